@@ -70,8 +70,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 class _RecordingClock:
     """Converts the source's monotonic seconds to epoch milliseconds without the pauses.
 
-    The video does not contain the time of pauses. It begins at `video_start_timestamp`, as in
-    AgentNet's own tools; else when OBS reported its start; else at the first event.
+    Pauses are not in the video. AgentNet's own tools take `video_start_timestamp` as the start of
+    the video. If this value is missing, the start is the time at which OBS reported that it
+    started, or else the time of the first event.
 
     Attributes:
         began: start of the recording.
@@ -173,8 +174,8 @@ def _lines(
     yield from pointer_lines(action, event, time, keys.platform, left_out)
 
 
-# AgentNet logs the name of a key and how pynput prints the key: `'a'` for a character, `<101>` for
-# a code, and in square brackets the accent of a dead key.
+# AgentNet logs the name of a key, and the text that pynput prints for the key: `'a'` for a
+# character, `<101>` for a code, and for a dead key its accent in square brackets.
 _CODE = re.compile(r"<(\d{1,9})>")
 
 

@@ -18,8 +18,8 @@ _SIDES = ("left", "top", "right", "bottom")
 _MOST_LEVELS = 400  # depth of a tree; deeper nodes are left out. Recorded trees have 30 levels
 _TREE = "axtree"  # key of the tree in a line of a11y.jsonl
 _ELEMENT = "a11y_tree"  # key of the element in a line of element.jsonl
-# Two listeners log a press and the element at it. Times of the same press differ by at most this;
-# the tool itself accepts 0.3 s.
+# One listener of the tool logs a press, another one the element under the pointer. Their times for
+# the same press differ by at most this; the tool itself accepts 0.3 s.
 _SAME_PRESS_S = 0.1
 
 
@@ -30,11 +30,11 @@ def tree_scans(
     presses: Mapping[float, float],
     left_out: Counter[str],
 ) -> Iterator[SourceLine]:
-    """Yields a scan for each tree of a window, and for elements at presses.
+    """Yields a scan for each tree of a window, and for elements under the pointer at presses.
 
-    An element becomes a scan only if the last tree does not contain it, because a scan replaces
-    the scan before it. Its time is that of the press, at which the tool asks for the element. How
-    long a scan took is not recorded.
+    Each scan replaces the scan before it. Therefore an element becomes a scan only if the last tree
+    does not contain the element. Such a scan has the time of the press, because the tool asks for
+    the element at the press. How long a scan took is not recorded.
 
     Args:
         trees: the lines of a11y.jsonl.

@@ -44,7 +44,8 @@ _EVENTS = {
 }
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]  # microseconds since the start of the segment, kind, fields
-# Least time between the videos of two segments, whose starts are only known to the second.
+# Minimum time from the end of a segment's video to the start of the next segment's video. The
+# starts of segments are only known to the second.
 _BETWEEN_S = 0.05
 
 
@@ -62,7 +63,7 @@ class _Segments:
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the sessions in a folder; a session is divided where the size of its video changes.
 
-    Segments without a video are a part of their own.
+    Consecutive segments without a video are a recording of their own.
     """
     groups = list[_Segments]()
     for name in sorted(names):

@@ -2,7 +2,7 @@
 
 In a turn's folder, `action.json` is a call of one of the driver's tools. `before.png` and
 `after.png` show the window that the call is for, not the whole screen. `before_state.json` has the
-window's elements without boxes, so that they are not used and steps have no tree.
+window's elements without boxes; therefore the elements are not used.
 """
 
 import re

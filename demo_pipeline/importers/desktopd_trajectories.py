@@ -1,9 +1,9 @@
-"""Imports OSWorld-Desktopd trajectories of other origin, which have no recording.
+"""Imports OSWorld-Desktopd trajectories that other programs made, and that have no recording.
 
 Their files are copied unchanged, except the id in result.json. In the provenance, facts that can
-only come from a recording are empty. This module also writes the provenance of trajectories of
-other tools (trajectory_folder.py). runs/imported_trajectories.py publishes both as outputs of the
-stage `trajectories`.
+only come from a recording are empty. This module also writes the provenance of the trajectories
+that trajectory_folder.py makes of recordings of other tools. runs/imported_trajectories.py
+publishes both kinds of trajectories as outputs of the stage `trajectories`.
 """
 
 import shutil
@@ -125,7 +125,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
     """Returns the provenance of a step; columns about video and clock are empty."""
     step = trajectory.steps[number]
     task = trajectory.task
-    # The tree is valid, but `decode_tree` returns None if it has an unusual form.
+    # `decode_tree` also returns None for valid trees in an unusual form.
     tree = decode_tree(step.ui_tree.read_bytes())
     nodes = tree.nodes if tree else {}
     time = _time(tree.timestamp if tree else "")

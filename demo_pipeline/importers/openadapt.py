@@ -1,8 +1,8 @@
 """Imports recordings of OpenAdapt Capture (openadapt-capture 1.x): folders with `recording.db`.
 
 The SQLite database has the tables `recording` and `action_event`, with times in epoch seconds. The
-video is next to it. Positions are screen points; if a window or several displays were captured,
-they are pixels of the video.
+video is next to the database. Positions are screen points, or pixels of the video if a window or
+several displays were captured.
 """
 
 import sqlite3
@@ -43,7 +43,8 @@ from demo_pipeline.recording.key_names import lookup
 _DATABASE = "recording.db"
 _VIDEO = "oa_recording-"
 _PLATFORMS = {"win32": "windows", "darwin": "macos", "linux": "linux"}
-# Words in the recorder's configuration if it captured a window or several displays.
+# The recorder's configuration contains one of these words if the recorder captured a window or
+# several displays.
 _SCOPES = ("capture_window", "capture_desktop")
 _Row = dict[str, Any]
 
@@ -144,8 +145,8 @@ def _words(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-# Key names of the recorder that pynput does not have = names in the log. On macOS the recorder has
-# a table of its own, on Linux it uses the names of X11's keysyms. Versions up to 1.0.1 used pynput.
+# The recorder's key names that pynput does not have = names in the log. On macOS the recorder uses
+# its own table of names, on Linux the names of X11's keysyms. Versions up to 1.0.1 used pynput.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
@@ -222,7 +223,7 @@ class _Keys:
             named = _MAC_NAMES.get(name)
         elif self.platform == "linux":
             named = _X11_NAMES.get(name) if name else _X11_CHARACTERS.get(char or "")
-            if len(name) == 1 and not char:  # a composition with a dead key that failed
+            if len(name) == 1 and not char:  # a failed composition with a dead key
                 named = UNNAMED_SOURCE_KEY
         if named is not None:
             return {"key": named}

@@ -1,10 +1,10 @@
 """Imports results of OSWorld's runner: folders with `traj.jsonl`, `result.txt` and screenshots.
 
 The runner (`lib_run_single.py`) writes a line for each action, either as code that calls pyautogui
-or as an action of its action space `computer_13`. The screenshot of a line was taken after its
-action, so that the screenshot before an action is that of the previous line. The screenshot before
-the first action is the first frame of `recording.mp4`, which begins before it. The name of the
-folder is the id of the task; its instruction may be missing.
+or as an action of its action space `computer_13`. The screenshot of a line was taken after the
+line's action. Therefore the previous line has the screenshot before an action. For the first
+action, it is the first frame of `recording.mp4`, because the video begins before this action. The
+name of the folder is the id of the task; the task's instruction may be missing.
 """
 
 import re
@@ -43,7 +43,7 @@ _VIDEO = "recording.mp4"
 _FIRST_SCREENSHOT = re.compile(r"(step_0(_.*)?|initial_state)\.png")
 _OBSERVATIONS = ("screenshot", "a11y_tree", "screenshot_a11y_tree", "som")
 _TIME = re.compile(r"(\d{8}@\d{6})(\d{0,6})")  # date and time to the second, and microseconds
-_WAIT_S = 1.0  # stands for the action WAIT, whose duration is not in the log
+_WAIT_S = 1.0  # assumed duration of the action WAIT, because the log does not have it
 _LOST = (
     "the time zone of action_timestamp, which is taken as UTC",
     "the video except its first frame; runtime.log; rewards and infos of the lines",
@@ -191,7 +191,7 @@ class _ActionReader:
         return [SourceAct(kind=ActionType.CLICK)]
 
     def _read_computer_13(self, action: Mapping[str, Any]) -> list[SourceAct]:
-        """Reads an action of the action space `computer_13`, most of them as pyautogui's calls."""
+        """Reads an action of `computer_13`; most actions are read as calls of pyautogui."""
         kind = plain_text(action.get("action_type")).upper()
         given = action.get("parameters")
         values: dict[str, Any] = given if isinstance(given, dict) else dict(action)
@@ -220,8 +220,8 @@ class _ActionReader:
 
 
 _ENDS = frozenset({"DONE", "FAIL"})
-# Action of computer_13 → function of pyautogui and its arguments: a name that both have, or
-# computer_13's name=pyautogui's name.
+# Action of computer_13 → name of pyautogui's function, and names of the arguments. If both have
+# different names for an argument, the text is computer_13's name=pyautogui's name.
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "MOVE_TO": ("moveTo", "x", "y"),
     "CLICK": ("click", "x", "y", "button", "num_clicks=clicks"),
@@ -239,7 +239,7 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
 def _call(kind: str, values: Mapping[str, Any]) -> str:
     """Returns code that calls pyautogui for an action of computer_13.
 
-    For an unknown action, it is a call of a function that pyautogui does not have.
+    For an unknown action, the code calls a function that pyautogui does not have.
     """
     name, *arguments = _CALLS.get(kind, ("unknown",))
     texts = []

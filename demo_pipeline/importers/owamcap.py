@@ -3,9 +3,9 @@
 All versions since 0.3 are read. `ocap` runs on Windows only. Positions are pixels of the whole
 desktop, keys are virtual-key codes, and a notch of the wheel counts 1.
 
-In the video each frame has the time of the frame before it, which is seconds too early after a
-pause without changes. The log's messages have the times at which frames were captured; the imported
-video gets these times.
+In the video each frame has the time of the previous frame. After a pause without changes on the
+screen, this time is seconds too early. The log's messages have the times at which frames were
+captured; the imported video gets these times.
 """
 
 from collections import Counter
@@ -41,8 +41,8 @@ _LOST = (
     "the topic mouse/raw: the same movements and presses, without positions",
 )
 _VIDEOS = (".mkv", ".mp4")
-# Pixels of the invisible border at each side of a window, at most. Recordings have 6 and 8; 8 is
-# the width at a display scale of 100 %.
+# Maximum width of the invisible border at each side of a window, pixels. The borders in recordings
+# have 6 and 8 pixels; 8 is the width at a display scale of 100 %.
 _MOST_BORDER = 20
 
 
@@ -126,8 +126,9 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
                 if data is not None:
                     time = number(data.get("timestamp")) or message.publish_time
                     yield _Message(channel.topic, time / 1e6, data)
-        # A damaged file raises errors of mcap, struct, lz4 and zstandard, which have no common
-        # type. They end the log: the messages before it are used, and the import reports it.
+        # A damaged file raises errors of the libraries mcap, struct, lz4 and zstandard, and these
+        # errors have no common type. The log ends at the error: the messages before the error are
+        # used, and the import reports the damage.
         except Exception:  # noqa: BLE001
             damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
     if unreadable:
@@ -135,7 +136,7 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
 
 
 def _media(frame: _Message) -> tuple[str, float | None]:
-    """Returns the name of a frame's video, and its seconds in it (None: not recorded).
+    """Returns the name of a frame's video, and the frame's seconds in it (None: not recorded).
 
     The keys depend on the version of `ocap`.
     """
@@ -163,7 +164,7 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Returns seconds in the video → epoch milliseconds at which the frame was captured, ascending.
+    """Returns a frame's seconds in the video → its capture time, epoch milliseconds; ascending.
 
     Frames whose capture time is not later than that of the frame before them are left out.
     """
@@ -184,7 +185,8 @@ class _CapturedArea:
 
     - If the log reports windows that are larger than the video by an invisible border, the video
       shows such a window.
-    - Otherwise, if all presses are on the display at the desktop's origin, it shows this display.
+    - Otherwise, if all presses are on the display at the desktop's origin, the video shows this
+      display.
     - Otherwise the display is unknown, and so are all positions.
 
     Attributes:
@@ -200,7 +202,7 @@ class _CapturedArea:
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), video)
         ratios = (video[0] / self._shape[0], video[1] / self._shape[1])
-        # Encoders need even numbers of pixels: a difference of one pixel is no scaling.
+        # Encoders need an even width and height: a difference of one pixel is not due to scaling.
         is_unscaled = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
         self._scale = (1.0, 1.0) if is_unscaled else ratios
         self._corners = list[tuple[float, tuple[float, float]]]()  # time, position on the desktop
@@ -215,7 +217,7 @@ class _CapturedArea:
         self.is_known = bool(self._corners) or on_first_display
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
-        """Returns the corner of the video on the desktop if it shows a window of this rectangle.
+        """Returns the desktop position of the video's corner if the video shows this window.
 
         Returns None if the size of the window does not match the video.
         """
@@ -238,7 +240,7 @@ class _CapturedArea:
         return ["which display was captured: the display at the desktop's origin is assumed"]
 
     def pixels(self, x: float, y: float, time: float) -> dict[str, float | None]:
-        """Converts a position on the desktop to pixels of the video; it may be outside the video.
+        """Converts a position on the desktop to pixels of the video; they may be outside of it.
 
         Args:
             x: pixels of the desktop.
@@ -256,7 +258,7 @@ class _CapturedArea:
 
 
 def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
-    """Yields the positions of clicks and scrolls, which are on a display; movements may not be."""
+    """Yields the positions of clicks and scrolls, which, unlike movements, are on a display."""
     for _, _, data in inputs:
         place = numbers(data.get(axis) for axis in "xy")
         if data.get("event_type") in {"click", "scroll"} and place:

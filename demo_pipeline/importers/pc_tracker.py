@@ -48,7 +48,7 @@ _NO_TASK = "free task"  # the recorder's description when the person stated no t
 _PAUSE_S = 6.0  # the recorder logs `wait` after so many seconds without input
 _SIDES = ("left", "top", "right", "bottom")
 _NAMELESS = "Unknown"  # the recorder's text for an element without a name
-# Keys that have no effect if they are pressed alone. The Windows key opens a menu.
+# Keys that have no effect if they are pressed alone. The Windows key has one: it opens a menu.
 _HELD = frozenset({"ctrl", "shift", "alt"})
 _ENDS = {"finish": "completed", "fail": "failed"}  # last action of the log → outcome
 _TIME = "%Y-%m-%d_%H:%M:%S"
@@ -127,8 +127,8 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             reasoning=plain_text(line.get("thought")),
         )
         if pressed is not None and action.startswith("drag to"):
-            # The line before this one is the drag's press: its screenshot shows the screen before
-            # the drag.
+            # The previous line is the drag's press. The screenshot of that line shows the screen
+            # before the drag.
             step = SourceStep(
                 acts=acts,
                 screenshot=pressed.screenshot,
@@ -180,8 +180,8 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
 
     Args:
         action: the line's text of the action.
-        pressed: the line before it, if that is the press of a drag.
-        trajectory: counts actions that are not carried over in its `left_out`.
+        pressed: the step of the previous line, if that line is the press of a drag; else None.
+        trajectory: its `left_out` counts the actions that are not carried over.
     """
     act = _pointer_act(action, pressed) or _keyboard_act(action)
     if act is None and action == "wait":

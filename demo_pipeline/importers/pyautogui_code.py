@@ -26,10 +26,12 @@ from demo_pipeline.importers.source_trajectory import (
 )
 from demo_pipeline.importers.source_values import number
 
-_MOST_ACTS = 1000  # of a program; a program with more actions, clicks or presses is not read
-_MOST_CLICKS = 3  # of one click action; more clicks become single clicks
-# pyautogui passes the argument of `scroll` to the system, which counts 120 a notch on Windows, and
-# 1 a notch elsewhere.
+# Maximum number of actions in a program, and of clicks or presses in a call. A program with more is
+# not read.
+_MOST_ACTS = 1000
+_MOST_CLICKS = 3  # maximum number of clicks in one action; more clicks become single clicks
+# pyautogui passes the argument of `scroll` to the system. On Windows one notch of the wheel counts
+# 120, on other systems 1.
 _UNIT_OF_WINDOWS = 120
 _PLACE = ("x", "y")
 _DISTANCE = ("xOffset", "yOffset")
@@ -89,7 +91,7 @@ class CodeReader:
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    _held_alone: bool = False  # no action since the last key in `_held` was pressed
+    _held_alone: bool = False  # whether no action followed after the last key in `_held`
     # Position and button of a press that was not released yet; None: no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
@@ -148,7 +150,7 @@ class CodeReader:
         self._do(name, given)
 
     def _do(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds the effect of a call. `given`: its arguments by the names of `_ARGUMENTS`."""
+        """Adds the effect of a call. `given`: name of a parameter in `_ARGUMENTS` → argument."""
         if name in _CLICKS:
             self._click(name, given)
         elif name in {"moveTo", "move", "moveRel"}:
@@ -193,7 +195,7 @@ class CodeReader:
             self._act(click(self.at, button))
 
     def _let_go(self, released: str) -> None:
-        """Releases a button: adds a click if the pointer has not moved since the press, or a drag.
+        """Releases a button: adds a drag if the pointer moved since the press, else a click.
 
         `released`: the button in the call; it is used only if no press was read before.
         """
@@ -217,7 +219,7 @@ class CodeReader:
             self.at = (self.at[0] + (across or 0), self.at[1] + (down or 0))
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds a scroll; positive arguments scroll up, of `hscroll` to the right."""
+        """Adds a scroll; a positive argument scrolls up, or to the right in a call of `hscroll`."""
         self._move(given)
         notches = number(given.get("clicks")) or 0.0
         if self.platform == "windows":
@@ -268,7 +270,7 @@ class CodeReader:
         return bool(self._acts) and self._acts[-1].kind is ActionType.TYPE
 
     def _hotkey(self, keys: list[str]) -> None:
-        """Adds a hotkey; the hotkey that pastes becomes the text in the clipboard, if known."""
+        """Adds a hotkey; if it pastes and the clipboard is known, adds the clipboard's text."""
         names = [self._key(key) for key in keys]
         if names in (["ctrl", "v"], ["command", "v"]) and self._clipboard:
             self._text(self._clipboard)
@@ -279,7 +281,7 @@ class CodeReader:
             self._act(press_keys([*self._held, *names]))
 
     def _release_alone(self) -> None:
-        """Adds a hotkey of held keys that are released without another action since."""
+        """Adds a hotkey of the held keys: no action followed the presses before the release."""
         self._act(press_keys(self._held))
 
     def _act(self, act: SourceAct) -> None:

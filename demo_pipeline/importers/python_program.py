@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_MOST_CHARACTERS = 100_000  # of a program; a longer one is not read
-# Statements that are executed, at most. Only a program with loops can reach the limit, because so
-# many statements do not fit into the characters above.
+_MOST_CHARACTERS = 100_000  # longer programs are not read
+# Maximum number of executed statements. Only a program with loops can exceed it, because a program
+# of `_MOST_CHARACTERS` contains fewer statements.
 _MOST_STATEMENTS = 100_000
 _OPERATORS: Mapping[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -52,10 +52,10 @@ class PythonProgram:
             raise NotPythonError("the code is not Python") from None
 
     def calls(self) -> Iterator[ast.Call]:
-        """Yields the calls; variables have the values that they have at this call.
+        """Yields the calls; after each one, `value` uses the variables as they are at this call.
 
         Raises:
-            UnreadCodeError: the program has another statement, or executes too many.
+            UnreadCodeError: the program has a statement that is not allowed, or executes too many.
         """
         return self._calls(self._tree.body)
 

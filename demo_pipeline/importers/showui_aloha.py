@@ -54,8 +54,8 @@ _LOST = (
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder, each with its videos.
 
-    A video is of the log whose time is in the video's name. A single log gets all videos if no
-    video has its time.
+    A video belongs to the log whose time is in the video's name. If a folder has a single log and
+    the log's time is in no name of a video, all videos belong to this log.
     """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
@@ -139,7 +139,7 @@ def _recorded_display(
 ) -> _Display | None:
     """Returns the display that the video shows; None: unknown.
 
-    It is the only display, or the first of several if all presses are on it.
+    This is the only display. If there are several, it is the first one if all presses are on it.
 
     Args:
         displays: the displays in the metadata; without any, the display has the video's size.
@@ -167,7 +167,7 @@ def _presses(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float
 class _EventReader:
     """Reads the events in order.
 
-    The log may have a press twice, as a click and again as the start of a drag.
+    The log may contain the same press twice: as a click, and again as the start of a drag.
     """
 
     def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:

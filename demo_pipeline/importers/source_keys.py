@@ -13,12 +13,12 @@ from typing import Any
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.keyboard_layouts import COMBINING, accented
 
-UNNAMED_SOURCE_KEY = "Unknown(0)"  # name in the log for a key without a recorded name and code
+UNNAMED_SOURCE_KEY = "Unknown(0)"  # name in the log if neither name nor code of a key is known
 _FIRST_FUNCTION_KEY = 0x70
 _FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60
 _KEYPAD_CODES = range(_KEYPAD_ZERO, _FIRST_FUNCTION_KEY)
-_CONTROL_CHARACTERS = 27  # Ctrl with a letter types a character below this one: 1 to 26
+_CONTROL_CHARACTERS = 27  # Ctrl with a letter types one of the characters below this: 1 to 26
 
 # Virtual-key code (hexadecimal, from winuser.h) = name in the logs of Windows recorders. Letters,
 # digits, function keys and the keypad's digits are computed in `virtual_key`.
@@ -98,7 +98,7 @@ _SYMBOLS[" "] = ("Space", "Space")
 def virtual_key(code: int) -> str:
     """Returns the name that Windows recorders log for a virtual-key code.
 
-    For a code without a name, it is `Unknown(code)`.
+    A code without a name gives `Unknown(code)`.
     """
     if chr(code & 0xFF) in string.ascii_uppercase + string.digits and code < _KEYPAD_ZERO:
         return chr(code) if code >= ord("A") else _SYMBOLS[chr(code)][0]
@@ -110,7 +110,7 @@ def virtual_key(code: int) -> str:
 
 
 def pynput_name(name: str) -> str:
-    """Translates a key name of pyautogui or a recorder to pynput's; others become lower case."""
+    """Translates a key name of another program to pynput's; unknown names become lower case."""
     lower = name.lower()
     return _PYNPUT_NAMES.get(lower, lower)
 
@@ -123,7 +123,7 @@ def pynput_key(
     Args:
         name: a name such as `ctrl_l` or `f5`, or a character; other values give an unknown key.
         platform: windows, macos, linux, or empty.
-        typed: a character was typed by the key; false: it is only the key's label.
+        typed: whether the key typed the character in `name`; false: it is only the key's label.
         code: the key's code in pynput: on Windows the virtual-key code, on Linux X11's keysym;
             None: not recorded.
     """
@@ -167,7 +167,7 @@ def _key_of_code(code: int | None, platform: str) -> str:
     return unknown
 
 
-# `actual_char` in the log for a dead key: the debug print of a type of Rust's rdev.
+# `actual_char` in the log for a dead key, as the Rust library rdev prints it for debugging.
 DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"
 # Acute and diaeresis always come from a dead key: no keyboard has a key that types them alone.
 _SURE_ACCENTS = frozenset("\u00b4\u00a8")
@@ -179,8 +179,8 @@ _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 class DeadKeys:
     """Computes the characters that are typed with dead keys.
 
-    pynput reports the accent for a dead key, and then the letter without the accent for the next
-    key. On macOS it reports the letter with the accent.
+    For a dead key pynput reports the accent, and for the next key the letter without the accent. On
+    macOS, however, it reports the letter with the accent.
 
     Attributes:
         platform: windows, macos, linux, or empty.
@@ -221,7 +221,7 @@ class DeadKeys:
         return {"key": UNNAMED_SOURCE_KEY}
 
     def released(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Returns the data of the log line for a release; its key is named as at the press."""
+        """Returns the data of the log line for a release, with the key's name at the press."""
         if data["key"] not in self._unknown:
             return data
         self._unknown.remove(data["key"])
@@ -234,14 +234,14 @@ def dead_accent(
     following: str = "",
     following_code: int | None = None,
 ) -> str:
-    """Decides whether a key is dead, for recorders that do not log it.
+    """Decides whether a key is dead, for recorders that do not log whether keys are dead.
 
     Args:
         char: the character that is logged for the key.
         code: the key's code: on Windows the virtual-key code, on Linux X11's keysym; None: not
             recorded.
         following: the character of the next press that has a character; empty: there is none.
-        following_code: the code of that key; None: not recorded.
+        following_code: the code of the key of that press; None: not recorded.
 
     Returns:
         The accent of the dead key; empty: the key typed the character.

@@ -17,8 +17,8 @@ from demo_pipeline.importers.source_trajectory import SourceTrajectory
 from demo_pipeline.importers.source_values import number, numbers, plain_text
 
 # Units of `delta` in a `mousewheel` line, see `wheel`.
-_NOTCH = 120  # a notch on Windows and Linux
-_PIXELS_OF_A_LINE = 10  # a line of text on macOS, Apple's default
+_NOTCH = 120  # `delta` for a notch of the wheel on Windows and Linux
+_PIXELS_OF_A_LINE = 10  # `delta` for a line of text on macOS, Apple's default
 _BUTTON_EVENTS = {True: "mousedown", False: "mouseup"}
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 
@@ -40,8 +40,8 @@ class VideoPart(NamedTuple):
     Attributes:
         path: the file.
         begins_s: position of the file's time 0 in the whole video, seconds.
-        times_s: time of a frame in the file → time at which it was captured, both in seconds,
-            ascending; only for sources that log the capture times.
+        times_s: time of a frame in the file → time at which the frame was captured, both in
+            seconds, ascending; empty unless the source logs the capture times.
     """
 
     path: Path
@@ -57,8 +57,8 @@ class SourceRecording(SourceFacts):
         recorded_at: start of the video, with time zone, as exact as the source allows.
         lines: the lines of the log; mouse positions are in the space of `screen`.
         video: the files of the video, in order.
-        video_zero_ms: time of the video's time 0 on the clock of `lines`, epoch milliseconds; None:
-            the source has no exact time, and the pipeline measures it in the frames.
+        video_zero_ms: time on the clock of `lines` at the video's time 0, epoch milliseconds; None:
+            the source has no exact time, so that the pipeline measures this time in the frames.
         screen: width and height of the space of mouse positions; None: the video's pixels.
         arch: the computer's architecture; empty: not recorded.
         version: the recorder's version; empty: not recorded.
@@ -77,12 +77,12 @@ class SourceRecording(SourceFacts):
 class Importer:
     """Finds and reads the recordings of one tool.
 
-    Both readers raise `UnreadableSourceError`.
+    `read` and `read_trajectory` raise `UnreadableSourceError`.
 
     Attributes:
         tool: the tool's name for people.
         files: the files by which its recordings are recognised, for people.
-        find: returns the recordings in a folder that has files of these names, in order.
+        find: takes a folder and the names of its files, and returns the recordings in it in order.
         read: reads a recording with a video, which becomes an upload; None: the tool's
             recordings have no video.
         read_trajectory: reads a recording with screenshots, which is published as a trajectory;

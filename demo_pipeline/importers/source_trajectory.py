@@ -59,11 +59,11 @@ def key_name(name: str, platform: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAct:
-    """An action; positions are in pixels of the screenshot before it.
+    """An action; positions are in pixels of the screenshot before the action.
 
     Attributes:
         kind: the type of the action.
-        at: the position, of a drag its start; None: not recorded, or the type has no position.
+        at: the position, or the start of a drag; None: not recorded, or the type has no position.
         end: the end of a drag; None for other types, or if it was not recorded.
         values: the other parameters of action.json, such as `button`, `text` or `keys`.
     """

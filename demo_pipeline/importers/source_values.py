@@ -123,7 +123,7 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
 
     Args:
         value: the text.
-        form: as `datetime.strptime` takes it.
+        form: the format, as for `datetime.strptime`.
 
     Returns:
         The time; None if the value is not a text of this form.

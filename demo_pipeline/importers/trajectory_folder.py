@@ -1,7 +1,7 @@
 """Writes a trajectory of another tool as an OSWorld-Desktopd trajectory.
 
-Each screenshot is fitted into the canvas, and positions follow it. An action whose screenshot or
-position is missing does not become a step; it is recorded as a hidden action with its reason. If
+Each screenshot is fitted into the canvas, and positions are converted in the same way. An action
+whose screenshot or position is missing becomes a hidden action with a reason instead of a step. If
 the recorder found the element under the pointer, ui_tree.json contains this element, otherwise only
 the screen. `source.json` says where the trajectory comes from.
 """
@@ -51,8 +51,8 @@ from demo_pipeline.trajectories.step_sentences import step_sentence
 
 # A target covers at most this share of the screen: larger elements are windows, pages, the desktop.
 _LARGEST_TARGET = 0.25
-# Bit depth 8 and color type RGB in the header of a PNG file: the form of our own screenshots. Such
-# a file of the canvas' size is copied unchanged.
+# Bit depth 8 and color type RGB in the header of a PNG file: the form of our own screenshots. A PNG
+# file in this form that has the size of the canvas is copied unchanged.
 _RGB_OF_8_BITS = b"\x08\x02"
 _HEADER_FORM = slice(24, 26)
 _Box = tuple[int, int, int, int]  # left, top, width and height on the canvas, pixels
@@ -191,8 +191,8 @@ class _StepWriter:
     def screen(self, image: SourceImage | None) -> _Screen | None:
         """Returns a screenshot on the canvas; None if it is missing or cannot be read.
 
-        The last screenshot is cached, because it is often both after one action and before the
-        next.
+        The last screenshot is cached, because the screenshot after one action is often the
+        screenshot before the next action as well.
         """
         if image is None:
             return None
@@ -320,7 +320,7 @@ def _parameters(act: SourceAct, canvas: Canvas) -> Parameters:
 
 
 def _canvas_box(element: SourceElement, canvas: Canvas) -> _Box:
-    """Returns an element's box; parts of it may be outside the canvas."""
+    """Returns an element's box, which may extend beyond the canvas."""
     left, top = canvas.to_canvas(*element.box[:2])
     right, bottom = canvas.to_canvas(*element.box[2:])
     return round(left), round(top), round(right - left), round(bottom - top)

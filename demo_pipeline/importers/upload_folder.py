@@ -36,16 +36,16 @@ _FORM = 2  # version of the written files; raised when other bytes are written f
 # E-mail addresses of the uploaders in names of folders; the id must not contain them.
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
-_MOST_NAME = 60  # characters of the recording's name in an id
+_MOST_NAME = 60  # maximum number of characters of the recording's name in an id
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# A log that ends later than this after the video is reported. Video and log of the same recorder
-# begin and end at most 2.5 s apart.
+# The import reports a log that ends more than this after the video. If one recorder made video and
+# log, they begin at most 2.5 s apart, and also end at most 2.5 s apart.
 _UNFILMED_MS = 5000
 
 
 @dataclass(frozen=True)
 class Given:
-    """The facts that a person states about a recording; an empty text was not stated.
+    """The facts that a person states about a recording; an empty text means: not stated.
 
     `status` is a key of `OUTCOMES`, `platform` an item of `PLATFORMS`.
     """
@@ -77,7 +77,7 @@ def given_for(source: SourceFiles, options: Given) -> Given:
 def import_id(source: SourceFiles) -> str:
     """Returns the id of the demonstration that a recording becomes.
 
-    Without an id of the source, it is the recording's name without e-mail addresses, and 8
+    If the source has no id, the result is the recording's name without e-mail addresses, and 8
     hexadecimal digits of the hash of its logs. It does not depend on the path of the folder.
     """
     if source.id:
@@ -199,8 +199,8 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
     with path.open("wb") as stream:
         if recording.video_zero_ms is not None:
             first = recording.video_zero_ms + video.first_s * 1000
-            # Recorders log ffmpeg's messages, and one of these has the start of the video. The
-            # clock of the pipeline reads it from such a line.
+            # Recorders log ffmpeg's messages, and one of these messages has the start of the video.
+            # The pipeline's clock reads the start from such a line.
             text = f"start: {first / 1000:.6f} (of the first frame, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))

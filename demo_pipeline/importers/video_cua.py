@@ -1,7 +1,7 @@
 """Imports recordings of VideoCUA (CUA-Suite): folders with `action_log.json` and a video.
 
-The log has whole actions, such as a click or a text, with their seconds in the video. Each becomes
-presses and releases at intervals of 40 ms.
+The log has whole actions, such as a click or a text, with their seconds in the video. Each action
+becomes presses and releases at intervals of 40 ms.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from demo_pipeline.importers.source_values import (
 _LOG = "action_log.json"
 _VIDEO = Path("video") / "video.mp4"
 _UNKNOWN_DATE = datetime(2000, 1, 1, tzinfo=UTC)
-_PRESS_MS = 40.0  # assumed time from a press to its release, and from there to the next press
+_PRESS_MS = 40.0  # assumed time from a press to its release, and from a release to the next press
 _BUTTONS = {"right": "Right", "middle": "Middle"}
 _TEXTS = frozenset({"TYPE", "TYPING", "TEXT"})
 _ENDS = frozenset({"TERMINATE_SUCCESS", "TERMINATE", "AFTER_LAST_ACTION"})
@@ -160,7 +160,7 @@ class _ActionReader:
 
 
 def _names(given: Mapping[str, Any]) -> list[str]:
-    """Returns the key names of an action, which are a list, or a text with `+` between them."""
+    """Returns the key names of an action from a list, or from a text with `+` between names."""
     keys = given.get("keys")
     if isinstance(keys, list):
         return [key for key in keys if isinstance(key, str) and key]

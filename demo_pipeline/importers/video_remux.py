@@ -24,7 +24,7 @@ from demo_pipeline.importers.source_values import UnreadableSourceError
 # Codecs that MP4 can hold and that FFmpeg and browsers can play.
 _CODECS = frozenset({"h264", "hevc", "av1", "vp9", "mpeg4"})
 _OPTIONS = {
-    # Without these options, a playlist or a reference in a video could read any file.
+    # Without these options, a playlist or a reference in a video could make FFmpeg read any file.
     "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,mpegts",
     "protocol_whitelist": "file",
     "enable_drefs": "0",
@@ -33,7 +33,7 @@ _OPTIONS = {
 _FIRST_OTHER_UNIT = 32  # units with this type or a higher one are not slices
 _KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
-_ROUNDING_S = 0.0015  # tolerance of times, which are whole milliseconds in Matroska
+_ROUNDING_S = 0.0015  # equal times differ by at most this: Matroska rounds to milliseconds
 
 
 class VideoFacts(NamedTuple):
@@ -149,9 +149,9 @@ def _write(target: Any, packet: Any, path: Path) -> None:
 def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
     """Yields the packets of a part with their times in the whole video, up to the first damage.
 
-    A trimmed video begins with packets that are not shown but that later frames are decoded from.
-    They get times below 0, so that players do not show them in the copy either. Packets after the
-    trimmed end are left out, unless a shown frame follows them.
+    A trimmed video begins with packets that are not shown, but that are needed to decode later
+    frames. These packets get times below 0, so that players do not show them in the copy either.
+    Packets after the trimmed end are left out, unless a shown frame follows them.
     """
     times = _CaptureTimes(part.times_s)
     last = None
@@ -218,7 +218,8 @@ def _needs_earlier_frames(stream: Any, packet: Any) -> bool:
     """Whether a packet that is marked as a keyframe cannot be decoded alone.
 
     Older versions of ocap mark every packet of a HEVC video as a keyframe. The type of the packet's
-    first slice shows the truth. Each unit in a packet begins with its length in four bytes.
+    first slice shows whether the mark is right. Each unit in a packet begins with its length in
+    four bytes.
     """
     if stream.codec_context.name != "hevc":
         return False

@@ -143,8 +143,8 @@ class OsworldTask(Document):
     def members(self) -> dict[str, Any]:
         """Returns the keys and values to write, in the order of the file that was read.
 
-        Values are those of the file, except for fields that differ from it because this task is a
-        changed copy.
+        The values are those of the file. If this task is a changed copy, the changed fields have
+        their new values.
         """
         if self._raw is None:
             return super().members()
@@ -196,7 +196,8 @@ def examine_task(
     Args:
         data: content of the file.
         file: the path that problems name, separated by `/`; its stem should be the task's id.
-        risk: whether it is read as a risk task. A task with a key of risk tasks always is.
+        risk: whether it is read as a risk task. A task with a key that only risk tasks have is
+            always read as a risk task.
 
     Returns:
         The task, or None if it is invalid, and the problems and warnings.
@@ -217,7 +218,7 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
-    """Returns warnings about oddities of a valid task; `file` is the path that they name."""
+    """Returns warnings about oddities of a valid task; `file` is the path in these warnings."""
     documented_keys = list(_DOCUMENTED_KEYS)
     if isinstance(task, RiskTask):
         documented_keys += _RISK_KEYS

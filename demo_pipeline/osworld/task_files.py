@@ -89,8 +89,8 @@ class _TaskFile:
             not in the folder of a domain.
         risk: whether it is in a folder of risk tasks.
         listed: whether a test list contains it.
-        unlisted: whether test lists exist and none contains it; it may then be notes or a
-            template instead of a task. Both `listed` and `unlisted` are false without a list.
+        unlisted: whether test lists exist and none contains the file; the file may then be notes or
+            a template instead of a task. Both `listed` and `unlisted` are false without a list.
         data: content of the file.
     """
 
@@ -103,7 +103,7 @@ class _TaskFile:
 
 
 _TaskName = tuple[str, str]  # domain and id
-_List = Mapping[_TaskName, tuple[str, int | None]]  # task → file and line of the list that has it
+_List = Mapping[_TaskName, tuple[str, int | None]]  # task → test list with it, and the line there
 
 
 def is_task_folder(root: Path) -> bool:
@@ -122,8 +122,8 @@ def _read_base(
         root: the folder that the user gave.
         prefix: path in `root`, empty or ending in `/`.
         risk: whether all tasks there are risk tasks.
-        files: the task files are added to it.
-        problems: problems of files and lists are added to it.
+        files: the task files are added to this list.
+        problems: the problems of files and test lists are added to this list.
     """
     base = root / prefix
     name = "" if prefix else root.name
@@ -175,7 +175,7 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns the names that a test list may use for a file: with its domain or its last part."""
+    """Returns a file's possible names in test lists: with its domain, or the domain's last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
@@ -193,10 +193,9 @@ def _task_files(
 
     Args:
         folder: the folder that contains the domains.
-        prefix: its path in the root, ending in `/`.
-        problems: problems of files that cannot be read are added to it.
-        flat: whether the folder also contains test lists and folders of examples, which are then
-            ignored.
+        prefix: the path of `folder` in the root, ending in `/`.
+        problems: problems of files that cannot be read are added to this list.
+        flat: whether the folder also contains test lists and folders of examples. They are ignored.
     """
     for entry in _children(folder, prefix, problems):
         name = _printable(entry.name)

@@ -1,6 +1,7 @@
 """Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-Training exports leave such demonstrations out: training on them would contaminate the benchmark.
+Training exports leave out demonstrations of OSWorld tasks: training on them would contaminate the
+benchmark.
 """
 
 import json
@@ -29,8 +30,8 @@ class TaskMatch:
         match: how the task was found: by `id` or by `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
-        matches: number of task files that match in this way. Ordinary tasks come before risk tasks,
-            then the path decides; the other fields describe the first file.
+        matches: number of task files that match in this way. The other fields describe the first
+            of them: ordinary tasks come before risk tasks, and then the order is that of the paths.
         catalogued: whether a catalog was available, so that tasks could be compared.
     """
 
@@ -45,7 +46,7 @@ class TaskMatch:
     def fingerprint(self) -> str:
         """A text that changes if the match changes.
 
-        A trajectory is rebuilt if this text changes, but not if other tasks of the catalog do.
+        A trajectory is rebuilt if this text changes, but not if other tasks of the catalog change.
         """
         if not self.catalogued:
             return "no catalog"

@@ -10,7 +10,8 @@ from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-# Matches a tag. Between two spaces it also matches the second one, so that a single space remains.
+# Matches a tag. If the tag is between two spaces, it also matches the second space, so that a
+# single space remains.
 _APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n?")
 _BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")

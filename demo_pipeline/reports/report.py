@@ -73,7 +73,7 @@ class DatasetRow:
     """A training dataset as a row of the page.
 
     Attributes:
-        name: of the export.
+        name: name of the export.
         contents: a phrase with the numbers of its records.
         left_out: a phrase for each reason for which records are left out.
     """

@@ -62,7 +62,7 @@ class Shown:
 
     @property
     def html(self) -> str:
-        """The HTML element that displays it; the data is embedded as base64."""
+        """The HTML element that displays the image or clip; the data is embedded as base64."""
         source = f'src="data:{self.kind};base64,{b64encode(self.data).decode()}"'
         style = 'style="max-width:100%"'
         if self.kind == _VIDEO:
@@ -177,7 +177,7 @@ def _spread(length: int) -> list[int]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns an HTML table; the keys of the first row are its head."""
+    """Returns an HTML table; its head has the keys of the first row."""
     head = ""
     if rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])

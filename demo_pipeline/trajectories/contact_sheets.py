@@ -111,7 +111,7 @@ def _picture_height(width: int) -> int:
 
 
 def _draw_tile(area: Picture, tile: Tile) -> None:
-    """Draws a tile into its area of the sheet, which is changed."""
+    """Draws a tile into `area`, which is its part of the sheet."""
     width = area.shape[1]
     captions = _caption_height(width)
     font_scale = 0.5 if width >= 360 else 0.38
@@ -163,13 +163,13 @@ def _picture(tile: Tile) -> Picture | None:
     return cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
 
 
-TILES = 24  # tiles on a sheet, at most
+TILES = 24  # maximum number of tiles on a sheet
 COLUMNS = 4  # tiles in a row
 TILE_WIDTH = 480
-QUALITY = 80  # of the JPEG files, 0 to 100
+QUALITY = 80  # JPEG quality of the sheets, 0 to 100
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
-_CONTRAST = 16  # least difference of brightness, of 255, in the area of a title: it is not empty
+_CONTRAST = 16  # a title's area with a smaller range of brightness (0 to 255) has no title
 
 
 def build_contact_sheets(

@@ -32,9 +32,9 @@ WHITE: Colour = (255, 255, 255)
 DARK: Colour = (40, 36, 32)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _RING = 8  # radius of the ring of a click
-_STEP = 5  # by which the radius of each further ring is larger
+_STEP = 5  # difference between the radii of two successive rings of a click
 _ARROW = 44  # length of the arrow of a scroll
-_GAP = 4  # around the text of a label, and between a label and a mark
+_GAP = 4  # space around the text of a label, and between a label and a mark
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -60,7 +60,7 @@ class _Rectangle(NamedTuple):
 def label_of(action: StepAction) -> str:
     """Returns a text about the parts of an action that rings and arrows do not show, such as keys.
 
-    It is empty if they show the whole action. It never quotes typed text.
+    The text is empty if rings and arrows show the whole action. It never quotes typed text.
     """
     match parameters := action.parameters:
         case TypeParameters():
@@ -93,7 +93,7 @@ def _kind(action: StepAction) -> str:
 def draw_action(
     picture: Picture, action: StepAction, scale: float, box: tuple[int, int, int, int] | None
 ) -> None:
-    """Draws an action and its target on the screenshot before it.
+    """Draws an action and its target on the screenshot before the action.
 
     Each click is a ring, drags and scrolls are arrows, and the target is a box. A label shows the
     rest, see `label_of`.
@@ -138,7 +138,8 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
     """Writes a label on a dark background.
 
-    It is next to a rectangle in `taken`, where marks are drawn, or else in a corner.
+    Marks are drawn in the rectangles `taken`. If possible, the label is next to one of these
+    rectangles, else in a corner of the picture.
     """
     text_width, text_height = text_size(text, scale)
     wide = text_width + 2 * _GAP
@@ -157,8 +158,8 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
     """Returns whether a label at a spot hides no mark.
 
-    It must not touch the first rectangle (the action's marks). It may lie inside another rectangle
-    (the target's box), but not on its edge.
+    The label must not touch the first rectangle (the action's marks). It may lie inside another
+    rectangle (the target's box), but not on its edge.
     """
     if taken and spot.overlaps(taken[0]):
         return False
@@ -170,8 +171,8 @@ def _label_corners(
 ) -> Iterator[PixelPoint]:
     """Yields positions to try for the upper left corner of a label.
 
-    They are next to the taken rectangles, then in the corners of the picture `inside`. The label is
-    `wide` by `high` pixels.
+    The first positions are next to the rectangles `taken`, the last ones in the corners of the
+    picture `inside`. The label is `wide` by `high` pixels.
     """
     for left, top, right, bottom in taken:
         middle_x = (left + right - wide) // 2
@@ -234,7 +235,8 @@ def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) ->
 def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
     """Draws an arrow in the direction of a scroll, and returns its two ends.
 
-    It starts at the pointer. If it would leave the picture, it ends at the pointer.
+    The arrow starts at the pointer. If such an arrow would leave the picture, the arrow ends at the
+    pointer instead.
     """
     across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)

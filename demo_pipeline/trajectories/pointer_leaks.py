@@ -80,7 +80,7 @@ def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     Args:
         row: the step's provenance with the columns `leak` and `unavoidable`; `doubtful_text` and
             `unproven_clock` may be missing.
-        settings: decides with `include_avoidable_leaks` and `include_unavoidable_leaks`.
+        settings: contains `include_avoidable_leaks` and `include_unavoidable_leaks`.
 
     Returns:
         The reason; empty: exports use the step.

@@ -170,7 +170,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-# Actions with columns about typed text: a typed space that pressed a button is a hotkey.
+# Types of actions that may have values in the columns about typed text. Hotkeys may have them,
+# because a typed space that pressed a button becomes a hotkey.
 _TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
@@ -237,7 +238,7 @@ PROVENANCE_SCHEMA = described_schema(
 def recorded_outcome(status: str | None, *, success: bool) -> str:
     """Returns how a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
 
-    `status` is that of meta.json; it decides if the demonstration is not a success.
+    `status` is the status in meta.json; it is only used if the demonstration is not a success.
     """
     if success:
         return "done"
@@ -303,7 +304,7 @@ INCOMPLETE = "incomplete"
 class HiddenReason(StrEnum):
     """Why an action is not a step.
 
-    - `off_screen`: it was on another display, or it was keys after a click there.
+    - `off_screen`: it was done on another display, or with the keyboard after a click there.
     - `no_position`: its position was not logged, or may have been cut to the border of the screen.
     - `never_released`: a button was pressed, but its release is missing in the log.
     - `unknown_scale`: its position was logged, but the scale of the log is unknown.
@@ -311,8 +312,8 @@ class HiddenReason(StrEnum):
     - `after_video`: it began after the last frame.
     - `undecodable`: no frame before it could be decoded, or all of them are black.
     - `unknown_time`: the recorder's clock was set, and the video does not show the action's time.
-    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or a single
-      scroll in the video contradicts the rule of the wheel, so that the direction is unknown.
+    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas; or the direction
+      is unknown, because the only scroll that the video shows contradicts the rule of the wheel.
     - `private`: keys were pressed while the screen was dark or locked. One row stands for all such
       keys up to the next step.
     """
@@ -383,8 +384,8 @@ class HiddenActions:
     def around(self, steps: Sequence[int]) -> "HiddenActions":
         """Returns the hidden actions of a part of a trajectory.
 
-        These are the hidden actions from the first of the part's steps to the step after its last.
-        If the part begins with step 0, the hidden actions before it are included, too.
+        These are the hidden actions between the part's first step and the step after the part's
+        last step. If the part begins with step 0, the hidden actions before step 0 are included.
 
         Args:
             steps: the indexes of the part's steps, ascending.
@@ -460,7 +461,7 @@ def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Map
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Writes hidden_actions.parquet into a trajectory's folder; without actions it has no rows."""
+    """Writes hidden_actions.parquet, without rows if there are no actions, into a trajectory."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 

@@ -16,8 +16,8 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-# Difference of brightness (of 255) above which a cell changed. The noise of x264 at the quality of
-# the recorders is lower.
+# A cell changed if its brightness (0 to 255) differs by more than this. The noise of x264 at the
+# quality of the recorders is lower.
 CHANGED_GREY = 8
 # Box that an arrow or a hand pointer covers: left, top, right and bottom, pixels from its hot spot.
 _POINTER = (-10, -6, 24, 34)

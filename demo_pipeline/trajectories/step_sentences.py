@@ -45,12 +45,12 @@ _ROLE_WORDS = {
 }
 
 
-MOST_CHARACTERS = 60  # of a name; longer names are content, such as a paragraph
+MOST_CHARACTERS = 60  # maximum length of a name; longer names are content, such as a paragraph
 _LONGEST_WORD = 24  # characters; longer words in ASCII are identifiers
 _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
 _SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # a long word of letters and digits
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-# Shorter texts are only compared as a whole: many names contain them by chance.
+# Shorter texts only count if they are the whole name, because many names contain them by chance.
 _SHORTEST_PART = 3
 
 
@@ -143,9 +143,9 @@ _SCROLLED = frozenset(
     }
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
-# Elements that are named without their role, because people would not say it.
+# Elements that are named without their role, because people would not say the role.
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
-# Number of clicks with which a drag begins (None: one) → verb, and the units of text it selects.
+# Number of clicks at the start of a drag (None: one) → verb, and what the drag selects in a text.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),
@@ -269,7 +269,8 @@ def _place(
 ) -> str:
     """Returns the phrase for the place of a click.
 
-    It is the element, with the position if the element has no name; or the window and the position.
+    The phrase names the element, and also the position if the element has no name. If the element
+    is unknown, the phrase names the window and the position.
     """
     element = element_phrase(target)
     where = f"at ({parameters.x}, {parameters.y})"

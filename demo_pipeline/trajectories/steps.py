@@ -1,6 +1,6 @@
 """Turns recorded actions into OSWorld-Desktopd steps, with positions on the canvas.
 
-An action becomes a step, or a hidden action because no screenshot can show it. Two kinds of actions
+An action becomes a step, or a hidden action if no screenshot can show it. Two kinds of actions
 become neither: pauses to think, and actions on the recorder itself. Typing that was split at a
 pause is joined if the screen did not change during the pause.
 """
@@ -100,9 +100,9 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A position where the pointer rested, canvas pixels, and the time since which it rested.
+    """A position where the pointer rested, and the time at which it came to rest there.
 
-    The time is in epoch milliseconds.
+    The position is in canvas pixels, the time in epoch milliseconds.
     """
 
     x: int
@@ -244,7 +244,7 @@ class _StepsBuilder:
         return reason
 
     def _hide_private(self, action: Action) -> None:
-        """Hides an action on a private screen; one row stands for all until the next step."""
+        """Hides an action on a private screen; such actions share a row until the next step."""
         last = self.hidden[-1] if self.hidden else None
         is_listed = (
             last is not None
@@ -329,7 +329,7 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
-    """Yields the steps; the sentence of a wait names the next step's target if it appeared then."""
+    """Yields the steps; a wait's sentence names the next target if it appeared during the wait."""
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):
         if step.action.action_index in waits and number + 1 < len(steps):
@@ -381,7 +381,7 @@ _PRESSED_BY_SPACE = frozenset({"button", "checkbox", "radiobutton", "tab", "menu
 
 
 def _pressed_by_space(action: Action, tree: _Row) -> Action:
-    """Returns a typed space that pressed a button as a hotkey; other actions are unchanged."""
+    """Returns a hotkey for a typed space that pressed a button; other actions are unchanged."""
     presses = len(action.text or "")
     if action.text != " " * presses or not presses or tree["target_role"] not in _PRESSED_BY_SPACE:
         return action
@@ -389,7 +389,7 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
 
 
 def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
-    """Returns why a pointing action is not entirely on the canvas; None: it is.
+    """Returns why a pointing action is not entirely on the canvas; None for all other actions.
 
     `is_elsewhere`: the action is at the border of the screen, and may have happened on another
     display.

@@ -64,7 +64,7 @@ PROVENANCE_FILE = "provenance.parquet"
 # Lists the steps whose tree differs from the screenshot, for programs that do not read provenance.
 DIFFERING_TREES_FILE = "differing_trees.json"
 MODEL_VERSION = "1"
-_LATEST_MS = 2**63  # limit of a column of type int64
+_LATEST_MS = 2**63  # times in a column of type int64 are below this
 COMPLETED = "completed"
 DONE = "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
@@ -157,7 +157,7 @@ def _changes(
     def screen_of(step: Step) -> ShownScreen | None:
         """Returns a step's screenshot with the positions where its pointer may be; None: missing.
 
-        The clock is uncertain, so that several positions around its time are possible.
+        Several positions are possible, because the screenshot's time is uncertain.
         """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:
@@ -381,7 +381,7 @@ def _summary(
 
 
 def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns evidence → number of typed texts."""
+    """Returns kind of evidence → number of typed texts with this evidence."""
     counts = Counter(row["text_evidence"] for row in rows if row["text_evidence"])
     return {str(evidence): counts[evidence] for evidence in TextEvidence}
 
@@ -407,8 +407,8 @@ def _wheel_warnings(built: Steps) -> Iterator[str]:
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
     """Returns whether the video lasts until the end of an action.
 
-    An action may end later than the last frame by one frame interval, during which that frame is
-    shown, plus the uncertainty of the clock.
+    The last frame is shown for one frame interval. Therefore an action may end later than the last
+    frame by this interval plus the uncertainty of the clock.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000

@@ -97,7 +97,7 @@ def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
 def _check_actions(
     rows: list[dict[str, Any]], hidden: list[dict[str, Any]], demonstration: str, actions: Path
 ) -> Iterator[Problem]:
-    """Yields steps and hidden actions that differ from the actions."""
+    """Yields problems about steps and hidden actions that differ from the recorded actions."""
     all_actions = read_actions(actions)
     times = {action.action_index: action.press_ms for action in all_actions}
     scans = scans_of_typing(all_actions)

@@ -31,8 +31,8 @@ CONTINUED = "continued"
 # Flag of typing that follows other typing after a long break. Both become the same step unless the
 # video shows that the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
-# Flag of typing whose text may be wrong, and of an Enter that may only have ended the composition
-# of an input method.
+# Flag of typing whose text may be wrong; also of an Enter that may have had no other effect than to
+# end the composition of an input method.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 

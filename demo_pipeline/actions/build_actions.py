@@ -1,10 +1,11 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-It repairs the events, groups them to actions, and writes two tables. actions.parquet has a row for
-each action. ledger.parquet, the event accounting, has a row for each log line with its bucket.
+The stage repairs the events, groups them to actions, and writes two tables. actions.parquet has a
+row for each action. ledger.parquet, the event accounting, has a row for each log line with its
+bucket.
 
-This module also finds the action by which a person may have stopped the recorder. observation/
-confirms it later with the video and the scans.
+This module also finds the action by which a person may have stopped the recorder. Later,
+observation/ confirms with the video and the scans whether this action did.
 """
 
 import logging
@@ -59,7 +60,8 @@ from demo_pipeline.settings import ActionSettings
 
 STOP_SHORTCUT = "stop_shortcut"  # a reason in the event accounting
 TYPED_AND_ERASED = "typed_and_erased"  # a reason in the event accounting
-# Modifiers of a shortcut that stops a recorder. With fewer, it could be a shortcut of any program.
+# A shortcut that stops a recorder has at least this many modifiers. With fewer modifiers, it could
+# be a shortcut of any program.
 STOP_MODIFIERS = 2
 # Keys that are shortcuts of recorders even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
@@ -85,8 +87,8 @@ def last_action(actions: Sequence[Action]) -> Action | None:
 def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action | None:
     """Returns the last action if it may have stopped the recorder; else None.
 
-    No press, release or turn of the wheel may follow it. It has to be a shortcut of a recorder (see
-    `has_stop_form`), or a single left click after which the pointer rests.
+    The action has to be a shortcut of a recorder (see `has_stop_form`), or a single left click
+    after which the pointer rests. No press, release or turn of the wheel may follow the action.
 
     Args:
         actions: of the recording, in time order.
@@ -166,7 +168,7 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 
 
 def has_stop_form(keys: Sequence[str]) -> bool:
-    """Returns whether a hotkey looks like the shortcut with which recorders are stopped.
+    """Returns whether a hotkey looks like a shortcut that stops a recorder.
 
     Such shortcuts are F1 to F24, Pause, Print Screen, media keys, or two modifiers and a key. Ctrl
     and a letter is a shortcut of other programs: Ctrl+S saves a file.
@@ -177,12 +179,13 @@ def has_stop_form(keys: Sequence[str]) -> bool:
     return bool(pressed) and len(_MODIFIERS & set(keys)) >= STOP_MODIFIERS
 
 
-MAX_PREVIEW = 50  # actions that the summary describes
+MAX_PREVIEW = 50  # maximum number of actions that the summary describes
 _LOG = logging.getLogger(__package__)
-_MAX_ACTIONS = 10_000  # of a demonstration; an action takes 22 ms and 70 kB (measured)
+# Maximum number for a demonstration; an action takes 22 ms and 70 kB (measured).
+_MAX_ACTIONS = 10_000
 # Reasons of events that were left out to repair the recording. Their bucket is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Event types that never belong to an action → bucket, no action index, empty reason.
+# Event types that never belong to an action → their bucket, action index (none) and reason (empty).
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),
@@ -386,7 +389,7 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that every log line is in exactly one bucket, and that both tables agree.
+    """Checks that every log line is in exactly one bucket, and that actions and accounting agree.
 
     Args:
         folder: output of the `actions` stage.

@@ -49,7 +49,8 @@ _FIELD_ROLES = frozenset(
         "section",
     }
 )
-_LABEL_ON_WINDOWS = "text"  # role of a label in UI Automation, but of a field on other platforms
+# UI Automation gives this role to labels, other platforms give it to fields.
+_LABEL_ON_WINDOWS = "text"
 _MASKED = re.compile(r"[•●∙*⚫]+")
 # Special spaces become a space. Carriage returns, placeholders of objects, and zero-width spaces
 # are removed.
@@ -63,12 +64,12 @@ class Field:
 
     Attributes:
         role: in the form of `normalised`.
-        place: path from the root of the tree: the index of each ancestor, and at last of the field,
-            among the children of its parent.
+        place: path from the root of the tree to the field. The path has a number for each ancestor
+            and for the field: the index among the children of its parent.
         box: left, top, width, height in event space; NaN: unknown.
         name: of the element.
-        text: value of the element. If a focused element has no value, its name.
-        focused: whether the scan calls it the focused element.
+        text: value of the element; for a focused element without a value, its name.
+        focused: whether the scan calls the field the focused element.
     """
 
     role: str
@@ -81,7 +82,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The difference between two texts of a field as the replacement of a single part.
+    """The difference between two texts of a field, described as the replacement of a single part.
 
     Attributes:
         gained: the new characters.
@@ -137,7 +138,7 @@ class ScanFields:
         return later[:count]
 
     def fields(self, scan: LoggedScan) -> tuple[Field, ...]:
-        """Returns the fields of a scan in document order; empty if it cannot be read."""
+        """Returns the fields of a scan in document order; empty if the scan cannot be read."""
         if scan.event_index not in self._fields:
             with self._log.open("rb") as log:
                 log.seek(scan.byte_offset)
@@ -151,14 +152,15 @@ class ScanFields:
     ) -> Iterator[tuple[Field | None, Field]]:
         """Yields each field of a scan together with the same field of an earlier scan.
 
-        A field is the same if its role, box and name are, or else if its role and place are.
+        Two fields are the same if they agree in role, box and name. If the earlier scan has no such
+        field, two fields with equal role and place are the same.
 
         Args:
             before: the earlier scan; None: no scan.
             after: the later scan.
 
         Yields:
-            The earlier field, and the later field. None for the earlier field: the field is new.
+            The earlier field, and the later field. The earlier field is None if the field is new.
         """
         by_box: dict[tuple[object, ...], Field] = {}
         by_place: dict[tuple[object, ...], Field] = {}

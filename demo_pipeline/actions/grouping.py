@@ -35,7 +35,7 @@ from demo_pipeline.actions.typed_text import TypedPart, TypedText
 from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.settings import ActionSettings
 
-MAX_CLICKS = 3  # clicks of an action; a fourth click begins a new action
+MAX_CLICKS = 3  # maximum number of clicks in an action; a fourth click begins a new action
 
 # Logged button name in lower case → name in actions.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
@@ -64,8 +64,8 @@ class _PointerReader:
     Args:
         settings: the section `actions`.
         modifiers: tells which modifiers are held.
-        glides: whether the wheel is a touchpad. Then wheel events with a delta of 0 are part of a
-            scroll.
+        glides: whether the wheel events come from a touchpad. Then events with a delta of 0 are
+            part of a scroll.
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
@@ -159,12 +159,12 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
     """Returns whether a click or drag belongs to the clicks before it, as in a double click.
 
-    It does if it comes soon after the last click and near the first click, with the left button and
-    the same modifiers.
+    The gesture belongs to the clicks if it comes soon after the last click and near the first
+    click, with the left button and the same modifiers.
 
     Args:
-        clicks: the clicks before it, in time order; at least one.
-        gesture: the gesture that follows them.
+        clicks: the clicks before the gesture, in time order; at least one.
+        gesture: the click or drag.
         settings: the section `actions`.
     """
     last = clicks[-1]
@@ -190,7 +190,8 @@ _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 class _Grouper:
     """Groups gestures to actions.
 
-    The last group is open: further gestures may join it. It becomes actions when it is closed.
+    The last group is open: further gestures may join it. When the group is closed, its gestures
+    become actions.
     """
 
     def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
@@ -209,7 +210,8 @@ class _Grouper:
             return
         erases = self._open and not self._typing.is_empty and self._continues(gesture)
         if gesture.kind is GestureKind.BACKSPACE and not erases:
-            gesture.kind = GestureKind.HOTKEY  # it erases text that was not typed in this group
+            # This Backspace erases text that was not typed in this group.
+            gesture.kind = GestureKind.HOTKEY
         if self._open and not self._continues(gesture):
             self._close()
         if gesture.kind in _TYPING:
@@ -229,7 +231,7 @@ class _Grouper:
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """Closes the group at a key or button whose effect is unknown, if the group is of keys."""
+        """Closes a group of keys at a key or button whose effect is unknown."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")
@@ -247,13 +249,14 @@ class _Grouper:
         if last.kind is not gesture.kind:
             return False
         if gesture.kind is GestureKind.HOTKEY and sorted(gesture.keys) == sorted(last.keys):
-            # The key repeats itself, or was pressed again before the person could see the effect.
+            # The key auto-repeats, or was pressed again before the person could see its first
+            # effect.
             is_soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
             return gesture.repeat or is_soon or _is_same_window_switch(last, gesture)
         return False
 
     def _close(self) -> None:
-        """Turns the open group into an action, or typing into its parts."""
+        """Turns the open group into an action; typing may become several actions."""
         gestures = self._open
         self._open = []
         typing = self._typing
@@ -283,7 +286,10 @@ class _Grouper:
 
 
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
-    """Returns an action with the times, events and flags of all gestures, at the first place."""
+    """Returns an action with the times, events and flags of all gestures.
+
+    Its position is the position of the first gesture.
+    """
     first = gestures[0]
     lines: set[int] = set()
     flags: set[str] = set()
@@ -366,7 +372,8 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
 
 
 ARRIVED_PX = 40.0  # screen pixels; a pointer within this distance of the press has arrived
-ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier than this was waiting there
+# A pointer that arrived more than this many milliseconds before the press was waiting there.
+ARRIVED_MS = 1000
 
 
 def pauses_between(
@@ -378,13 +385,14 @@ def pauses_between(
     """Yields the pauses of at least `pause_ms` between two actions.
 
     A pause lasts from an input to the next input, or until the pointer begins to approach the place
-    of that input. Other moves of the pointer neither begin nor end a pause. Keys that are part of
-    no action do both.
+    of that input. Other moves of the pointer neither begin nor end a pause. Keys begin and end
+    pauses even if they are part of no action.
 
     Args:
         actions: in time order.
         inputs: of the whole log, in time order.
-        settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
+        settings: the section `actions`: `pause_ms`, and `pointer_rest_ms`, the rest that ends a
+            movement of the pointer.
         breaks: lines before which the clock was set, or at which the recorder withheld input. No
             pause contains such a line.
     """
@@ -427,9 +435,8 @@ def pauses_between(
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     """Returns when the pointer began to approach a press, epoch milliseconds.
 
-    Going back in time from the press, the approach lasts as long as the pointer was farther and
-    farther away without resting. If the pointer did not approach, the time of the press is
-    returned.
+    The approach is the part of the movement before the press in which the pointer came nearer and
+    nearer without resting. If there is no approach, the time of the press is returned.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -461,7 +468,8 @@ class Segmentation:
         actions: actions and pauses, in time order.
         reasons: line number → why the input event is part of no action.
         unknown_keys: logged key names that are in no table.
-        wheel_remainder: notches that no scroll contains, signed as logged.
+        wheel_remainder: number of notches that are in no scroll, with the sign of the logged
+            deltas.
         switch_lines: lines at which the keyboard layout or the input method may have been switched.
         layout_lines: lines of key presses whose characters follow from the keyboard layout.
         altgr_lines: lines of key presses with AltGr, on Windows only. They show that the layout is
@@ -496,7 +504,7 @@ def segment(
         keyboards: the keyboard at each line.
         clock_steps: lines before which the recorder's clock was set.
         withheld: line and epoch milliseconds of each place where the recorder withheld input. The
-            effect of that input is unknown.
+            effect of the withheld input is unknown.
         input_method: whether the person types with an input method.
     """
     wheel_inputs = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
@@ -561,7 +569,7 @@ def _with_pauses(
     settings: ActionSettings,
     breaks: Collection[int],
 ) -> list[Action]:
-    """Sorts actions, adds their `pre_move_ms` and the pauses between them, and numbers them all."""
+    """Sorts and numbers actions, after adding their `pre_move_ms` and the pauses between them."""
     in_order = sorted(actions, key=_order)
     _add_pre_moves(in_order, inputs, settings)
     pauses = pauses_between(in_order, inputs, settings, breaks)
@@ -577,11 +585,12 @@ def _order(action: Action) -> tuple[int, int]:
 
 
 def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
-    """Joins taps of modifiers to the drag around them, and drops taps of Shift near typing.
+    """Joins taps of modifiers during a drag to the drag, and drops taps of Shift near typing.
 
     Args:
         gestures: in time order.
-        reasons: line number → why the event is part of no action; events of dropped taps are added.
+        reasons: line number → why the event is part of no action; this function adds the events of
+            dropped taps.
     """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []

@@ -30,14 +30,15 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: screen pixels; None: no position was logged. Some recorders log two positions, of
-            which the usual one is cut to the main display. Then this is the uncut position.
+        x, y: screen pixels; None: no position was logged. Some recorders log two positions: one is
+            cut to the main display, the other is not. Then x and y are the uncut position.
         name: button or key name as logged.
         delta: of the wheel, in the recorder's unit and sign.
         char: typed character that the recorder logged; empty: it logged none.
         dead: whether the recorder logged a dead key, which types nothing by itself.
         unreadable: whether the recorder logged a character in an unknown form.
-        half: half of a character that has two UTF-16 units and was logged as two keys; else empty.
+        half: one half of a character that has two UTF-16 units, if the recorder logged the halves
+            as two keys; else empty.
     """
 
     index: int
@@ -121,7 +122,7 @@ class GestureKind(StrEnum):
     CHAR = "char"
     BACKSPACE = "backspace"
     HOTKEY = "hotkey"
-    UNKNOWN = "unknown"  # a key or button in no table, or withheld input; it becomes no action
+    UNKNOWN = "unknown"  # a key or button that is in no table, or withheld input; becomes no action
 
 
 @dataclass
@@ -131,7 +132,7 @@ class Gesture:
     Attributes:
         start, end: press and release, epoch milliseconds.
         index: line number of the press; gestures are sorted by (start, index).
-        events: line numbers of all its events.
+        events: line numbers of all events of the gesture.
         modifiers: names of the modifiers held at the press, in the order of their presses.
         x, y: position of the press, screen pixels; None: unknown.
         end_x, end_y: position of the release of a drag, screen pixels; None: unknown.
@@ -144,7 +145,7 @@ class Gesture:
         dead: whether the key is a dead key, which types nothing by itself.
         key_press: when the last key of a hotkey was pressed, epoch milliseconds.
         held_since: when the first held modifier was pressed, epoch milliseconds.
-        repeat: whether it comes from the auto-repeat of a held key.
+        repeat: whether the gesture comes from the auto-repeat of a held key.
         by_layout: whether `char` follows from the keyboard layout, because the recorder logged no
             character.
         flags: unusual circumstances, such as `long` or `never_released`.

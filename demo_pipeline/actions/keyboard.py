@@ -21,7 +21,8 @@ from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
-STUCK_MS = 1000  # a modifier without a release modifies only the next press, within this time
+# A modifier without a release modifies only the next press, and only within this time.
+STUCK_MS = 1000
 TAP_MAX_MS = 1000  # a modifier that was held longer than this without another key is no tap
 ALTGR_WINDOW_MS = 5  # longest time between LeftCtrl and RightAlt, which Windows logs for AltGr
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
@@ -36,7 +37,7 @@ class _HeldModifier:
         name: of the modifier in actions.
         raw: name as logged.
         start: time of the press, epoch milliseconds.
-        events: line numbers of its own events before it modified a gesture.
+        events: line numbers of the modifier's own events before it modified a gesture.
         gestures: the gestures that it modified, in order.
     """
 
@@ -51,7 +52,7 @@ class ModifierTracker:
     """Reads the events of modifiers in time order.
 
     Attributes:
-        gestures: hotkeys that consist only of modifiers, because these were tapped alone.
+        gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
         reasons: line number → why the event is part of no action.
     """
 
@@ -70,9 +71,9 @@ class ModifierTracker:
     def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
         """Adds the modifiers held at `time` to a gesture, and returns their names in press order.
 
-        The events of a modifier become part of the first gesture that it modifies. A keyboard
-        gesture then begins with the press of its first modifier. A pointer gesture still begins
-        with the press of the button.
+        The events of a modifier become part of the first gesture that the modifier modifies. If
+        this is a gesture of the keyboard, it now begins with the press of its first modifier. A
+        pointer gesture still begins with the press of the button.
         """
         self.release_stuck(time)
         gesture.held_since = min((held.start for held in self._held.values()), default=0)
@@ -132,7 +133,7 @@ class ModifierTracker:
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Releases modifiers whose keyup is missing, if they cannot have an effect any more."""
+        """Ends modifiers whose keyup is missing, once they cannot have an effect any more."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -176,11 +177,11 @@ def _without_altgr(names: Iterable[str]) -> list[str]:
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Finds modifier presses without a release, and the last time at which they have an effect.
+    """Finds presses of modifiers without a release, and the last time at which each has an effect.
 
-    The release is missing if the log ends before it, or if a second press follows that is no
-    auto-repeat. The second press is no auto-repeat if another key was pressed in between, or if
-    more than `REPEAT_START_MS` passed.
+    The release of a press is missing if the log ends without it, or if a second press of the same
+    modifier follows that is no auto-repeat. The second press is no auto-repeat if another key was
+    pressed in between, or if more than `REPEAT_START_MS` passed.
 
     Returns:
         Line of the keydown → time of the last effect, epoch milliseconds.
@@ -220,12 +221,11 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of auto-repeat after it has begun
-UNKNOWN_TYPING = "unknown_text"  # flag of an unknown key that may have typed something
+UNKNOWN_TYPING = "unknown_text"  # flag of a key that is in no table and may have typed something
 LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock
 # Modifiers with which a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-# Keys whose auto-repeat acts again each time, and whose presses in quick succession become a single
-# action.
+# Keys that act again with each auto-repeat. Quick presses of such a key become a single action.
 NAVIGATION_KEYS = frozenset(
     {
         "left",
@@ -266,7 +266,7 @@ class _KeyPress:
 
     Attributes:
         pressed: time of the first keydown, epoch milliseconds.
-        number: number of the press among all key presses of the log, from 1.
+        number: the press is the `number`-th key press of the log, counted from 1.
         gesture: the gesture that the keyup will belong to; None: the press is part of no action.
         gestures: characters of the press and of its auto-repeats, in time order.
         last: time of the last keydown, epoch milliseconds.
@@ -297,7 +297,7 @@ class KeyboardReader:
         self._platform = platform
         self._keyboards = keyboards
         self._keyboard = keyboards.stretches[0].keyboard
-        self._accent = ""  # accent of the previous key; empty: it was no dead key
+        self._accent = ""  # accent of the previous key; empty: that key was no dead key
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
@@ -344,8 +344,8 @@ class KeyboardReader:
             self.reasons[item.index] = "keyboard_state"
             # macOS logs a keydown when Caps Lock is switched on, and a keyup when it is switched
             # off. If another key was pressed in between, or if more time passed than a tap takes,
-            # the person tapped Caps Lock twice, and it is off again. Otherwise both events may come
-            # from a single tap.
+            # the person tapped Caps Lock twice, and Caps Lock is off again. Otherwise both events
+            # may come from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps
@@ -414,7 +414,8 @@ class KeyboardReader:
     def _end_alt_code(self, item: Input) -> None:
         """Turns the digits of an Alt code into a single character when Alt is released.
 
-        The gesture of the first digit becomes the character, and takes the events of the others.
+        The gesture of the first digit becomes the character, and gets the events of all other
+        digits.
         """
         if not self._alt_digits:
             return
@@ -462,7 +463,7 @@ class KeyboardReader:
             name = _NUMLOCK_OFF.get(key.char, key.name)
         names = _without_altgr(gesture.modifiers)
         if not key.char:
-            # The logged key already includes the effect of fn.
+            # The logged key name already includes the effect of Fn.
             names = [modifier for modifier in names if modifier != "fn"]
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
@@ -489,7 +490,7 @@ class KeyboardReader:
         """Returns whether Ctrl and Alt were AltGr on Windows, as the logged character shows.
 
         Recorders log AltGr as LeftCtrl and RightAlt. On a slow remote desktop or a busy computer,
-        both may be more than `ALTGR_WINDOW_MS` apart.
+        more than `ALTGR_WINDOW_MS` may pass between these two events.
         """
         if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
             return False
@@ -555,12 +556,13 @@ def without_held_keys(
 
     A key was held for a drag if it was down during the whole drag, or if it auto-repeated during
     the drag. If a button was held without dragging, only the characters of auto-repeat are left
-    out, because the person may have typed the first.
+    out. The first character stays, because the person may have typed it.
 
     Args:
         gestures: in time order.
         holds: presses of keys that typed characters.
-        reasons: line number → why the event is part of no action; events are added to it.
+        reasons: line number → why the event is part of no action; this function adds the events of
+            the characters that it leaves out.
     """
     presses: dict[str, list[Gesture]] = {}
     drags: dict[str, list[Gesture]] = {}

@@ -99,7 +99,7 @@ class Keyboards:
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Returns the keyboard of the first stretch, with a new stretch after each of the lines."""
+        """Returns the first keyboard everywhere, with a new stretch after each of the lines."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)
@@ -140,5 +140,5 @@ def switch_lines(
 
 
 def has_keypad(inputs: Iterable[Input]) -> bool:
-    """Returns whether a key of the keypad was pressed, whose meaning depends on Num Lock."""
+    """Returns whether any key of the keypad was pressed; their meaning depends on Num Lock."""
     return any(item.kind == EventType.KEYDOWN and lookup(item.name).keypad for item in inputs)

@@ -6,7 +6,8 @@ is needed only if neither the locale nor a scan shows the language of the person
 
 import re
 
-FEWEST_SYLLABLES = 4  # of Pinyin; chosen by hand, because "note" has two and "banana" three
+# Fewer syllables may be a coincidence: "note" has two, "banana" three (chosen by hand).
+FEWEST_SYLLABLES = 4
 _SYLLABLE = re.compile(
     r"""
     (?:[bpmf]? (?:a|o|ai|ei|ao|ou|an|en|ang|eng)
@@ -40,7 +41,7 @@ def may_be_pinyin(text: str) -> bool:
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """Returns the least number of syllables that make up a word; None: it has other parts."""
+    """Returns the least number of syllables that make up a word; None: the word is no Pinyin."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

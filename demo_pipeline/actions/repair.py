@@ -23,10 +23,11 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Share of the groups of equal events that need a multiple of n events, so that n is the factor.
+# The factor is n if at least this share of the groups of equal events consists of n, 2n, 3n …
+# events.
 MIN_FACTOR_SHARE = 0.8
-MIN_GROUPS = 3  # groups of a kind of event; with fewer, the other kinds decide its factor
-LATE_WINDOWS = 3  # windows within which copies are dropped if the factor is above 1
+MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
+LATE_WINDOWS = 3  # if the factor is above 1, copies are dropped within this many times `window_ms`
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
@@ -62,14 +63,15 @@ class _Group:
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Drops all copies but the first of an event that several input hooks logged.
 
-    Each kind of event has a factor, which says how often the hooks logged each event. It follows
-    from how often equal events come within `window_ms`. If a kind has too few events, the other
-    kinds decide its factor.
+    Each kind of event has a factor: the number of times that the hooks logged each event. The
+    factor follows from the number of equal events within `window_ms`. If a kind has too few events,
+    the other kinds decide its factor.
 
     Some events are copies whatever the factor is, because no person is that fast: a second press of
     a button without a release in between, and a second release without a press. A second press of a
     key is a copy only if releases of keys were doubled too, in the whole recording or at the end of
-    this press. Otherwise it is an auto-repeat, to which a stalled recorder gave a wrong time.
+    this press. Otherwise the second press is an auto-repeat, to which a stalled recorder gave a
+    wrong time.
 
     Args:
         inputs: in time order.
@@ -114,8 +116,8 @@ def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
     """Returns the factor of each kind of event, given how many groups of each size it has.
 
     Doubled presses of keys prove nothing, because a stalled recorder gives all auto-repeats the
-    same time. Their factor counts only if releases of keys were doubled, too. If there are too few
-    releases, it counts if other kinds were doubled.
+    same time. The factor of key presses counts only if releases of keys were doubled, too. If there
+    are too few releases, the factor counts only if other kinds of events were doubled.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()
@@ -181,7 +183,7 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """Returns the factor of a kind of event; None: it has too few groups, or they disagree.
+    """Returns the factor of a kind of event; None: there are too few groups, or they disagree.
 
     `sizes` has the number of groups of each size.
     """
@@ -198,16 +200,17 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 BORDER_RUN = "border_run"  # flag of an action after motion along the border of the logged area
 # Motion along the border has to last this many milliseconds or reach this many units of the log.
-# Simulated approaches of the pointer, 4,000 of each kind, moved that much along the border in
-# 0.03 % of the cases if the target was on the border, and in 99.98 % if it was at least 20 pixels
-# beyond it. If the border of a single screen stopped the pointer 5 pixels early, 18 % did.
+# Simulated approaches of the pointer (4,000 of each kind) moved that much along the border in
+# 0.03 % of the cases if the target was on the border, and in 99.98 % if the target was at least 20
+# pixels beyond it. If the border of a single screen stopped the pointer 5 pixels early, 18 % of the
+# approaches moved that much.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
 _REST_MS = 100  # the pointer rested if more time passed between two positions
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
-    """Returns the lines of presses, releases and wheel events on a border, after motion along it.
+    """Returns the lines of presses, releases and wheel events that follow motion along a border.
 
     The borders are x = 0, y = 0, and the largest x and y of the log. A log with a negative x or y
     has no border at 0, because the recorder does not cut positions there.
@@ -232,7 +235,7 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
     Args:
         placed: inputs with a position, in time order.
-        axis: 0: the border is vertical, at x = `border`. 1: it is horizontal, at y = `border`.
+        axis: 0 for a vertical border at x = `border`; 1 for a horizontal border at y = `border`.
         border: coordinate of the border.
     """
     for is_on_border, group in groupby(placed, key=lambda item: _point(item)[axis] == border):
@@ -248,9 +251,9 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns the number of positions until the pointer had moved enough along a border.
+    """Returns the index of the first position at which the pointer had moved enough along a border.
 
-    If it never moved enough, the result is the length of `run`.
+    If the pointer never moved enough, the result is the length of `run`.
 
     Args:
         run: consecutive inputs on the border.
@@ -302,11 +305,11 @@ def repair(
 
 
 def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Joins the two halves of an emoji in the first key press, and drops the second.
+    """Joins the two halves of an emoji in the first key press, and drops the second press.
 
     Windows sends a character above U+FFFF as two key presses, one for each UTF-16 unit, with no
-    other key in between. If hooks log every event twice, two first halves come before two second
-    halves.
+    other key in between. If hooks log every event twice, the log has both copies of the first half
+    before both copies of the second.
     """
     joined: dict[int, Input] = {}
     first_halves: list[Input] = []
@@ -326,7 +329,7 @@ def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
 
 
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Drops presses of modifiers that never happened.
+    """Drops logged presses of modifiers that never happened.
 
     Some recorders log the copy of a release as a press, so that the modifier would seem to be held
     until the end of the log. Such a press comes within `window_ms` after the release and has no
@@ -353,7 +356,7 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 
     Copies of the press may come before the release. A release within `window_ms` belongs to the
     press only if another key or button was pressed, or the wheel was turned, in between. Otherwise
-    it is a late copy of an earlier release.
+    this release is a late copy of an earlier release.
     """
     released: set[int] = set()
     following: dict[str, tuple[Input, int]] = {}
@@ -377,8 +380,8 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 # Platforms whose recorders log some releases of modifiers as presses, because they read modifiers
 # from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-_REPEAT_MS = 150  # between two presses; auto-repeat takes less, people take longer
-_LONGEST_HOLD_MS = 10_000  # of a modifier; after a longer time, its release is missing in the log
+_REPEAT_MS = 150  # time between two presses; auto-repeat takes less, people take longer
+_LONGEST_HOLD_MS = 10_000  # if a modifier seems to be held for longer, the log lacks its release
 
 
 def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str) -> list[Input]:
@@ -419,7 +422,7 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Gives the second of two held Shift keys its own name: Windows recorders log both as `Shift`.
+    """Gives the second of two held Shift keys another name: Windows recorders log both as `Shift`.
 
     Two presses followed by two releases come from two keys. With the same name, the first release
     would end both presses, and the characters before the second release would lose their Shift.
@@ -454,9 +457,10 @@ def fill_positions(
 ) -> list[Input]:
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    It is the last logged position, or at the beginning of the log the next one. macOS logs no moves
-    while a button is held. There, a release gets the next position if that shows a drag: it is
-    beyond the click radius, and the press was long or the distance large. Such a drag has no path.
+    The added position is the last logged position, or at the beginning of the log the next logged
+    position. Recorders on macOS log no moves while a button is held. There, a release gets the next
+    position if this position shows a drag: it is beyond the click radius, and the press was long or
+    the distance large. Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []
@@ -504,7 +508,7 @@ def _drag_end(
     Args:
         release: the mouseup.
         following: the next pointer event with a position; None: none follows.
-        press: the mousedown of the same button; None: it is missing.
+        press: the mousedown of the same button; None: the mousedown is missing.
         pointer: the last pointer event with a position; None: none came before.
         settings: the section `actions`.
     """

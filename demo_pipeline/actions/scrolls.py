@@ -6,7 +6,8 @@ scroll is found in three steps:
 1. `read_wheel` finds a rule for unit and sign, from the platform, the settings and all deltas of a
    recording.
 2. `count_votes` counts for how many scrolls the video shows each sign.
-3. `scroll_direction` returns the direction that the video shows. Without one, the rule decides.
+3. `scroll_direction` returns the direction that the video shows. If the video shows none, the rule
+   decides.
 
 A single scroll cannot overrule the rule, because in the video a list of similar lines may seem to
 move the other way. Then the direction of the scroll is unknown (`is_sign_doubtful`). If the deltas
@@ -26,16 +27,20 @@ from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
 UNITS_PER_NOTCH = 120  # WHEEL_DELTA of Windows: units of a notch
-# Deltas of a single step on wheels that have steps finer than a notch; each divides 120.
+# Deltas of a single step: of a whole notch, and on wheels with finer steps. All of them divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
-MANY_NOTCHES = 30  # of a scroll; rare with a wheel, but usual for 120ths of a touchpad
-MIN_UNIT_SCROLLS = 3  # scrolls of a recording; with fewer, the unit of the wheel is uncertain
+# A scroll of a wheel rarely sums up to this; one of a touchpad in 120ths usually does.
+MANY_NOTCHES = 30
+# If a recording has fewer scrolls than this, the unit of the wheel is uncertain.
+MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
-_DECIMALS = 6  # to which notches are rounded, because sums of fractions are not exact
-MIN_VOTE_SHARE = 0.75  # of the votes, or of the moving frames of a scroll, that has to agree
-MIN_VOTES_AGAINST_RULE = 2  # scrolls against the rule that overrule it; one may be a mistake
-MIN_SIDEWAYS_FRAMES = 2  # frames that show a horizontal scroll; one frame may be a mistake
+_DECIMALS = 6  # notches are rounded to this many decimals, because sums of fractions are not exact
+MIN_VOTE_SHARE = 0.75  # share of the votes, or of a scroll's frames with motion, that has to agree
+# The rule is overruled if this many scrolls contradict it; one may be a mistake.
+MIN_VOTES_AGAINST_RULE = 2
+# A horizontal scroll needs at least this many frames; one frame may be a mistake.
+MIN_SIDEWAYS_FRAMES = 2
 OVERRIDE = "override"  # value of `wheel_method`: a setting decided the sign
 EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
 
@@ -54,7 +59,7 @@ class _WheelRule:
         unit: of the logged deltas: 120ths of a notch, notches, or pixels.
         positive: the direction in which a positive delta scrolls.
         method: source of `positive`: `override` (a setting) or `unit_signature` (the unit).
-        per_notch: logged units of a notch.
+        per_notch: number of logged units in a notch.
     """
 
     unit: Literal["120", "notch", "pixel"]
@@ -73,7 +78,7 @@ class _WheelRule:
     def remainder(self, delta_sum: float) -> float:
         """Returns the notches that `notches` drops, with the sign of the delta.
 
-        It is a fraction, or more if the scroll has more than `MAX_NOTCHES`.
+        The result is a fraction of a notch, or more if the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
@@ -85,11 +90,11 @@ class Wheel:
 
     Attributes:
         rule: for scrolls with a certain unit.
-        either: for scrolls with an unclear unit (see `is_unclear`). It assumes notches; the video
-            decides later.
+        either: for scrolls with an unclear unit (see `is_unclear`). This rule assumes notches;
+            later, the video decides.
         glides: whether the deltas come from a touchpad. Then deltas of 0 are phases of a gesture,
             and scrolls have momentum.
-        unclear: whether the unit of all deltas is unclear.
+        unclear: whether the unit is unclear for all scrolls of the recording.
         detents: whether all deltas above 1 are multiples of the same number of
             `PARTS_OF_A_NOTCH`. Then a delta of 1 may be a notch.
     """
@@ -151,8 +156,8 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    The other way round, given the direction in which `delta` scrolls as `positive`, the result is
-    the direction in which a positive delta scrolls.
+    The function is its own inverse: if `positive` is the direction in which `delta` scrolls, the
+    result is the direction in which a positive delta scrolls.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
@@ -161,8 +166,8 @@ def direction_of(delta: float, positive: Vertical) -> Vertical:
 def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) -> Wheel:
     """Finds unit and sign of the wheel deltas of a recording.
 
-    - On macOS, deltas are pixels, and positive deltas scroll up. This does not hold if all deltas
-      are multiples of 120.
+    - On macOS, deltas are pixels, and positive deltas scroll up. Exception: all deltas are
+      multiples of 120.
     - The documented unit is 120 per notch, and positive deltas scroll down. A single delta that is
       too large for notches shows this unit for the whole recording.
     - Otherwise, deltas that are mostly 1, or that have fractions, are notches, and positive deltas
@@ -245,16 +250,16 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# Video pixels by which the content moves for each unit of the delta: at least, if the unit is a
-# notch, and at most, if it is a 120th of a notch. A notch moves the content by three lines, which
-# are 48 to 120 pixels, but the frames may show only a part of the motion. A 120th moves it by at
-# most a pixel.
+# The number of video pixels by which the content moves for each unit of the delta: at least the
+# first value if the unit is a notch, at most the second value if the unit is a 120th of a notch. A
+# notch moves the content by three lines, which are 48 to 120 pixels, but the frames may show only a
+# part of the motion. A 120th of a notch moves the content by at most a pixel.
 _LEAST_OF_A_NOTCH = 6.0
 _MOST_OF_A_PART = 3.0
 
 
 def video_unit(pixels: float) -> VideoUnit | None:
-    """Returns the unit of deltas, given the motion of the content; None: it stays unclear.
+    """Returns the unit of deltas, given the motion of the content; None: the unit stays unclear.
 
     `pixels` is the number of video pixels by which the content moved for each unit of the delta.
     """
@@ -264,7 +269,7 @@ def video_unit(pixels: float) -> VideoUnit | None:
 
 
 def video_notches(delta_sum: float, unit: VideoUnit | None) -> int:
-    """Returns the whole notches of a scroll whose deltas have a unit; 0: the unit is unknown."""
+    """Returns the whole notches of a scroll, given the deltas' unit; 0: the unit is unknown."""
     if unit is None:
         return 0
     per_notch = UNITS_PER_NOTCH if unit == "120" else 1
@@ -348,7 +353,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    It is if the video contradicts the rule, but shows the motion of only a single scroll.
+    The direction is unknown if the video contradicts the rule, but shows the motion of only a
+    single scroll.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -392,8 +398,10 @@ def scroll_direction(
     return direction_of(delta_sum, vote.positive)
 
 
-MOMENTUM_GAP_MS = 150  # longest time between two wheel events of a touchpad's momentum
-BELOW_HALF_NOTCH = "below_half_notch"  # reason of wheel events that are too few for a scroll
+# Longest time between two wheel events that the momentum of a touchpad causes.
+MOMENTUM_GAP_MS = 150
+# Reason of wheel events that together are too small for a scroll.
+BELOW_HALF_NOTCH = "below_half_notch"
 UNCLEAR_UNIT = "unclear_wheel_unit"  # flag of a scroll whose unit is unclear in the log
 
 
@@ -417,7 +425,7 @@ class _Burst:
 
 @dataclass
 class _DirectionPart:
-    """The wheel events of a scroll, which go in the same direction, and the sum of their deltas.
+    """Wheel events of a scroll in a single direction, and the sum of their deltas.
 
     Events of less than half a notch may go in the opposite direction.
     """
@@ -427,9 +435,10 @@ class _DirectionPart:
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the events that follow, and returns True; returns False if they are another scroll.
+        """Adds the events of `run`, which follow, and returns True; False: they are another scroll.
 
-        They are another scroll if they go in the opposite direction, and both have half a notch.
+        The events of `run` are another scroll if they go in the opposite direction, and both parts
+        have at least half a notch.
         """
         is_small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
         if not is_small and (self.total > 0) != (run.total > 0):
@@ -449,13 +458,14 @@ def join_scrolls(
     Args:
         gestures: in time order.
         settings: the section `actions`.
-        reasons: line number → why the event is part of no action; wheel events that are part of no
-            scroll are added.
+        reasons: line number → why the event is part of no action; this function adds the wheel
+            events that are part of no scroll.
         wheel: unit and sign of the deltas.
 
     Returns:
-        All gestures in time order, and the notches that no action contains, signed as logged. They
-        remain from rounding, and from wheel events below half a notch.
+        All gestures in time order, and the number of notches that no action contains, with the sign
+        of the logged deltas. These notches remain from rounding, and from wheel events below half a
+        notch.
     """
     scrolls: list[Gesture] = []
     remainder = 0.0
@@ -491,18 +501,18 @@ def _bursts(
     """Divides the wheel events of a recording into bursts.
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
-    move of the pointer. A burst below half a notch is no action by itself. Therefore, it goes on
-    after a longer break, up to `pause_ms`.
+    move of the pointer. A burst below half a notch is no action by itself. Therefore, such a burst
+    goes on after a longer break, up to `pause_ms`.
 
     Args:
         gestures: in time order.
         settings: the section `actions`.
-        reasons: line number → why the event is part of no action; phases that are part of no burst
-            are added.
+        reasons: line number → why the event is part of no action; this function adds the phases
+            that are part of no burst.
         wheel: unit and sign of the deltas.
     """
     bursts: list[_Burst] = []
-    early_phases: list[Gesture] = []  # before the first movement
+    early_phases: list[Gesture] = []  # phases before the first movement
     is_interrupted = False
     for gesture in gestures:
         if gesture.kind is not GestureKind.WHEEL:
@@ -545,7 +555,7 @@ def _bursts(
 def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
     """Returns whether a wheel event continues a burst by the momentum of a touchpad.
 
-    Momentum goes on even while the person does something else.
+    The content glides on even while the person does something else.
     """
     last = burst.turns[-1]
     is_same_direction = (gesture.delta > 0) == (last.delta > 0)

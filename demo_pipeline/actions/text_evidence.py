@@ -1,12 +1,12 @@
 """Compares typed texts with the accessibility scans, and decides the keyboard layout.
 
 The log only says which keys were pressed. The text depends on the keyboard layout, on Caps Lock and
-Num Lock, and on the input method. The scans show the text in its field. Therefore, they decide the
-layout, and each text gets evidence:
+Num Lock, and on the input method. The scans show the text in its field. Therefore, the scans decide
+the layout, and each text gets evidence:
 
 - *confirmed*: one of the next scans shows that a field gained the text.
 - *contradicted*: the only field that changed gained another text.
-- *unseen*: no scan shows either.
+- *unseen*: the scans show neither.
 
 The keys do not explain a text that an input method wrote. Such a text is taken from the field. A
 text that may be wrong is flagged as doubtful.
@@ -32,9 +32,10 @@ from demo_pipeline.recording.key_names import (
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-SCANS_AFTER = 3  # scans after a text in which it is searched; recorders scan every 1 to 4 s
-SHORTEST_SOUGHT = 3  # characters; a shorter text has to be all that the field gained
-MOST_GAINED = 4  # characters of the field per event of typing; input methods write fewer
+# A text is searched in this many scans after the typing; recorders scan every 1 to 4 s.
+SCANS_AFTER = 3
+SHORTEST_SOUGHT = 3  # a text with fewer characters has to be all that the field gained
+MOST_GAINED = 4  # maximum number of gained characters per typing event; input methods write fewer
 COMPOSITION = "composition"  # reason in the event accounting: Enter only ended a composition
 # Characters that fields add to numbers, dates and telephone numbers, or remove from them.
 _FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
@@ -61,7 +62,7 @@ class TextSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypingLanguage:
-    """Language and keyboard of the person, as far as they are known without the scans.
+    """Language and keyboard of the person, as far as both are known without the scans.
 
     Attributes:
         keyboard: according to the setting or meta.json.
@@ -134,7 +135,7 @@ class _Gain:
 
 
 class TextWitness:
-    """Searches for typed texts in the fields of the scans."""
+    """Finds evidence about typed texts in the fields of the scans."""
 
     def __init__(self, fields: ScanFields) -> None:
         self._fields = fields
@@ -143,8 +144,8 @@ class TextWitness:
     def confirming_scan(self, action: Action) -> int | None:
         """Returns the line of the scan that confirms the text of a typing action.
 
-        It is the first of the next `SCANS_AFTER` scans in which a field has gained the text. None:
-        none of these scans shows the text.
+        The result is the first of the next `SCANS_AFTER` scans in which a field has gained the
+        text. None: no field has gained the text in these scans.
         """
         key = (action.text or "", action.press_ms, action.end_ms)
         if key not in self._confirmed:
@@ -359,7 +360,7 @@ class TextReader:
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether scans confirm a text without unknown keys: its layout is right."""
+        """Returns whether a text has no unknown keys, and scans confirm it: the layout is right."""
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 
@@ -407,8 +408,8 @@ class TextReader:
         """Returns the Enter after a text if it only ends the composition of an input method.
 
         Enter ends Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition,
-        so an Enter after either has an effect of its own. In Korean, each Enter has. None: no Enter
-        follows, or it has an effect of its own.
+        so an Enter after a space or a digit has an effect of its own. In Korean, every Enter has an
+        effect of its own. None: no Enter follows, or the Enter has an effect of its own.
         """
         if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
             return None
@@ -454,8 +455,9 @@ class TextReader:
     ) -> bool:
         """Returns whether an unseen text may be wrong.
 
-        It may if an input method may have written another text, if the layout was switched without
-        a confirmation, or if another plausible layout reads the keys as another text.
+        The text may be wrong if an input method may have written another text, if Caps Lock may
+        have been off, if the layout may have been switched and no scan confirms a text since then,
+        or if another plausible layout reads the keys as another text.
         """
         text = action.text or ""
         if not text.strip():
@@ -480,8 +482,8 @@ class TextReader:
         """Yields the layouts that the person may have in a stretch instead of the chosen layout.
 
         Candidates are the usual layout and the US layout, and US-International for languages with
-        accents. Layouts with which scans confirm fewer characters are left out. So is the US layout
-        if AltGr was used.
+        accents. Layouts with which scans confirm fewer characters than with the chosen layout are
+        left out. The US layout is also left out if AltGr was used.
         """
         usual = self._language.keyboard
         chosen = keyboards.stretches[stretch].keyboard.layout
@@ -524,15 +526,15 @@ class TextReader:
 
 
 class _Support:
-    """Facts about each stretch that follow from its confirmed texts, for its unseen texts.
+    """Facts that the confirmed texts of a stretch prove, and that concern its unseen texts.
 
     Attributes:
         confirmed: number of confirmed texts, for each stretch.
         guesses_confirmed: indexes of stretches with a confirmed text that depends on the layout.
         latin: indexes of stretches with confirmed Latin letters and without a text that an input
             method wrote.
-        mixed_case: indexes of stretches with a confirmed text that has lower and upper case. It
-            proves the state of Caps Lock.
+        mixed_case: indexes of stretches with a confirmed text that has lower and upper case. Such a
+            text proves the state of Caps Lock.
     """
 
     def __init__(

@@ -35,7 +35,8 @@ SEEN_MS = 300  # shortest break between two keys in which a person can react to 
 # Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
 # In the recordings of locked screens, the break was 2.5 s.
 LONG_REST_MS = 1000
-COMMAND_LENGTH = 4  # characters; longer typing is a text, and no command such as q in a pager
+# Characters; longer typing is a text, while shorter typing may be a command (q in a pager).
+COMMAND_LENGTH = 4
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,11 @@ class TypedPart:
         gestures: in time order.
         text: the remaining text; empty: everything was erased, or nothing is known.
         reason: if the text is empty, why the events are part of no action.
-        continued: whether the part follows another part after a break, in which the screen may have
-            changed.
-        after_long_rest: whether the part before the break is longer than a command. Then both parts
-            become separate actions only if the screen was dark or locked during the break.
+        continued: whether another part precedes this part, with a break between both in which the
+            screen may have changed.
+        after_long_rest: whether the text before the break is longer than a command. Then the parts
+            before and after the break become separate actions only if the screen was dark or locked
+            during the break.
     """
 
     gestures: list[Gesture]
@@ -65,8 +67,8 @@ class _Typed:
 
     Attributes:
         text: a character with its combining marks; empty for a dead key or an unknown character.
-        position: index of the gesture that typed it.
-        dead: whether it is a dead key.
+        position: index of the gesture that typed the text.
+        dead: whether the part comes from a dead key.
     """
 
     text: str
@@ -81,7 +83,7 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []  # indexes of the gestures before which there was a break
-        # Those of `_rests` before which the typed text is longer than a command.
+        # The indexes in `_rests` for which the text before the break is longer than a command.
         self._long_rests: set[int] = set()
 
     @property
@@ -104,7 +106,7 @@ class TypedText:
             self._erase()
             return
         if self._typed and self._typed[-1].dead:
-            self._erase()  # because the character of this key includes the accent
+            self._erase()  # because the character of this key already includes the accent
         if gesture.char:
             self._typed += [_Typed(text, position) for text in _erasable(gesture.char)]
         else:
@@ -138,7 +140,7 @@ class TypedText:
         yield from self._part(start, len(self._gestures), is_split=True, doubt=doubt)
 
     def _split_at_rests(self) -> Iterator[TypedPart]:
-        """Yields the parts of the typing in order, split at breaks between remaining characters."""
+        """Yields the parts of the typing in order, split at breaks between characters that stay."""
         starts = [0]
         remaining = [char.position for char in self._typed]
         for rest in self._rests:
@@ -158,7 +160,7 @@ class TypedText:
         Args:
             start: index of the first gesture.
             end: index after the last gesture.
-            is_split: whether an unknown character is next to the part, which is then flagged.
+            is_split: whether an unknown character is next to the part. Then the part is flagged.
             doubt: more flags for the part.
         """
         gestures = self._gestures[start:end]

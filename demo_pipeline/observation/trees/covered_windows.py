@@ -1,8 +1,8 @@
-"""Detects that a window without an accessibility tree covers a window of the tree.
+"""Detects whether a window that is missing in the tree covers a window of the tree.
 
-No scan lists the windows of programs without accessibility. But the screenshot shows that such a
-window hides the border of the listed window behind it. A window that lies entirely inside the
-listed window stays undetected.
+No scan lists the windows of programs without accessibility. But in the screenshot, such a window
+hides a part of the border of the listed window behind it. A window that lies entirely inside the
+listed window hides no border and stays undetected.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,23 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# Difference of brightness across a border, of 255; the same as in frames/window_order.py.
+# A border is visible where neighbouring pixels differ by more than this many grey levels (of 255);
+# the same value as in frames/window_order.py.
 BORDER_LEVELS = 12
-REACH_PX = 6  # canvas pixels around a side of a box; trees do not include the frame of a window
-SEGMENT_PX = 48  # canvas pixels of a side that are examined; wider than a few letters
-# Share of these pixels with a border, above which the border is visible. Chosen by hand on the
-# recordings of benchmarks/truth.
+# Canvas pixels; a border is searched up to this far from a side, because trees leave out the frames
+# of windows.
+REACH_PX = 6
+# Canvas pixels; length of the part of a side that is examined; wider than a few letters.
+SEGMENT_PX = 48
+# The side is visible if at least this share of the examined pixels shows a border. Chosen by hand
+# on the recordings of benchmarks/truth.
 SEEN_SHARE = 0.25
 
 
 def is_covered_at(
     screenshot: Grey, window: Bounds, others: Sequence[Bounds], place: tuple[float, float]
 ) -> bool:
-    """Returns whether a border of a window is invisible right, left, above or below a place.
+    """Returns whether a side of a window is invisible right, left, above or below a place.
 
     Sides at the edge of the screenshot prove nothing. Neither do sides that another listed window
     may hide there. Boxes and places are in canvas pixels.

@@ -38,8 +38,8 @@ class Departure:
         windows: boxes of the windows in that scan.
         place: point of the press, event space; None: the action was no press.
         pressed_windows: boxes of the windows under that point.
-        window: box of the window that has the keyboard after the action if it is still on the
-            screen; None: unknown.
+        window: box of a window. If this window is still on the screen after the action, it has the
+            keyboard. None: unknown.
     """
 
     end_ms: int
@@ -62,7 +62,7 @@ class Departure:
         if self.place is None:
             return False
         if not window.contains(*self.place):
-            # The keyboard returned to this window if the pressed window has been closed.
+            # If the pressed window was closed, the keyboard returned to the window of `focused`.
             return bool(self.pressed_windows) and not self.pressed_windows & window_boxes(tree)
         is_pressed = focused.box is not None and focused.box.contains(*self.place)
         is_other = self.focused is None or focused.box != self.focused.box
@@ -104,7 +104,7 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
 
 
 def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
-    """Returns the departure for a hotkey; None: it neither switches nor closes windows."""
+    """Returns the departure for a hotkey; None: the hotkey neither switches nor closes windows."""
     keys = frozenset(action.keys)
     closes = keys in _CLOSING_KEYS
     switches = bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING_KEYS)

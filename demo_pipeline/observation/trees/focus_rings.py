@@ -30,15 +30,16 @@ RING_LEVELS = 30
 # A ring's rise is at least this many times that of any other element. Otherwise, several elements
 # were redrawn.
 RING_LEAD = 2.0
-STILL_SIDE = 24  # pixels; an element whose sides are this long has content apart from its ring
+STILL_SIDE = 24  # pixels; an element at least this wide and high has content inside its ring
 # "Ink" are the pixels that differ from the background. If less than this share of the later ink
 # existed before, the element is new.
 STILL_SHARE = 0.25
 DRAWN_SHARE = 0.5  # share of the ink that may be redrawn in an element whose content is the same
 WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
 LIT_LEVELS = 20  # grey levels by which the background of a lit choice differs from the others
-ALIKE_LEVELS = 8  # grey levels by which backgrounds may differ that count as equal
-FEWEST_CHOICES = 3  # choices of a list; of two different choices, either could be lit
+ALIKE_LEVELS = 8  # backgrounds count as equal if they differ by at most this many grey levels
+# A lit choice is sought in lists of at least this many choices; of two, either could be lit.
+FEWEST_CHOICES = 3
 
 
 def grey_screenshot(path: Path) -> Grey | None:
@@ -61,8 +62,8 @@ def ringed(
         before: the earlier screenshot.
         after: the later screenshot.
         boxes: of the elements.
-        may_be_new: for each element, whether it may have appeared together with its ring, as an
-            input field may.
+        may_be_new: for each element, whether the element and its ring may have appeared at the same
+            time, as with input fields.
 
     Returns:
         The index; None: no element or several elements got a ring.
@@ -84,7 +85,7 @@ def ringed(
 def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
     """Returns whether the sides of an element look the same in two screenshots.
 
-    Then a ring in the earlier screenshot is still there.
+    If they do, a ring that the earlier screenshot shows is still there.
     """
     old = _with_rim(before, box)
     new = _with_rim(after, box)
@@ -96,7 +97,7 @@ def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
 def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
     """Returns whether the inside of an element shows the same content in two screenshots.
 
-    An element that something covered in the earlier screenshot shows other content than then.
+    The content differs, for example, if something covered the element in the earlier screenshot.
     """
     x, y, width, height = map(round, box)
     rows = slice(y + _RIM, y + height - _RIM)
@@ -110,7 +111,10 @@ def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def has_same_background(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the background of an element stayed the same, as it does under a new ring."""
+    """Returns whether the background of an element stayed the same.
+
+    A new ring does not change the background.
+    """
     old = _background(before, box)
     new = _background(after, box)
     return old is not None and new is not None and abs(new - old) <= ALIKE_LEVELS
@@ -184,7 +188,7 @@ def _side_contrasts(part: Grey) -> list[float]:
 def _is_same_box(first: Bounds, second: Bounds) -> bool:
     """Returns whether the sides of two boxes differ by at most `SAME_PX` pixels.
 
-    This is so for a table cell and the field that edits it.
+    For example, a table cell and the field in which its text is edited have almost the same box.
     """
     first_edges = (first[0], first[1], first[0] + first[2], first[1] + first[3])
     second_edges = (second[0], second[1], second[0] + second[2], second[1] + second[3])
@@ -192,7 +196,7 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns the index of the only choice of a list that has another background.
+    """Returns the index of the choice of a list whose background differs from all others.
 
     None: no choice or several choices have another background, or the list is too short.
     """

@@ -59,8 +59,8 @@ def node_at(
         of_scroll: whether the action is a scroll, whose target may be a document with a name.
 
     Returns:
-        The target. None: there is none, or it is unknown which window or which branch of the tree
-        is in front.
+        The target. None: there is no target, or it is unknown which window or which branch of the
+        tree is in front.
     """
     under = _visible_nodes_at(tree, x, y)
     innermost = _innermost_in_front(tree, _nodes_of_front_window(tree, under, x, y, front))
@@ -125,12 +125,13 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     """Returns the innermost node of the branch of the tree that is in front.
 
     Several branches may have nodes under a point. Menu items, options and dialogs are in front of
-    other branches, and a submenu is in front of its menu. Of other branches, the one with the
-    smallest node is in front if the nodes of the others surround this node or come before it in
-    document order, because a document is drawn from its start to its end.
+    other branches, and a submenu is in front of its menu. Among branches that these rules do not
+    order, the branch with the smallest node is in front, if each node of another branch surrounds
+    the smallest node or comes before it in document order. The reason is that a document is drawn
+    from its start to its end.
 
-    A node is not in front if it is no control, but surrounded by a control of another branch. It
-    may be a label that is scrolled out of sight behind the control.
+    If the smallest node is no control, and a control of another branch surrounds it, the result is
+    None. The node may be a label that is scrolled out of sight behind the control.
 
     Args:
         tree: of the current scan.
@@ -189,9 +190,9 @@ def _is_empty_window(tree: StepTree, window: int) -> bool:
 
 
 def focused_node(tree: StepTree) -> Element | None:
-    """Returns the element that the scan calls focused, unless it is a window or a document.
+    """Returns the element that the scan calls focused.
 
-    None: the scan names no element, or a window or a document.
+    None: the scan calls no element focused, or it calls a window or a document focused.
     """
     focused = tree.focused
     if focused is None or tree.roles[focused] in {"desktop", "window"}:
@@ -222,7 +223,7 @@ def can_have_focus(tree: StepTree, position: int) -> bool:
 
 
 def has_element(tree: StepTree, element: Element) -> bool:
-    """Returns whether a tree has an element with the role, name and box of an element.
+    """Returns whether a tree has an element with the same role, name and box as `element`.
 
     `element` may come from another tree.
     """
@@ -284,7 +285,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Only nodes with the role `panel` or `unknown` can be.
+    False for all roles except `panel` and `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
@@ -308,8 +309,9 @@ def _is_page(tree: StepTree, position: int) -> bool:
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    It is if a scrolled container around the node does not contain the point. An open menu is drawn
-    over the container of its title. Therefore, only documents hide the items of a menu.
+    A node is out of sight if a scrolled container around the node does not contain the point. An
+    open menu is drawn over the container that contains the title of the menu. Therefore, only
+    documents hide the items of a menu.
     """
     is_in_menu = False
     for node in ancestors(tree, position):
@@ -356,8 +358,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
       applications. The first window is in front.
     - A Windows recorder that makes hit tests lists the outermost windows in the order in which
       their scans ended. The recorder's hit test shows which window is in front.
-    - The order of windows in AT-SPI has no meaning. The focus proves nothing there, because it may
-      stay in a window that another window covers.
+    - The order of windows in AT-SPI has no meaning. The focus proves nothing with AT-SPI, because
+      the focus may stay in a window that another window covers.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
@@ -376,7 +378,7 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
     """Returns the window in which the recorder's own hit test at the pointer found an element.
 
-    None: it found no element in these windows, or not all of them are under the pointer.
+    None: the hit test found no element in these windows, or not all windows are under the pointer.
     """
     hit = tree.cursor_node
     if hit is None or tree.cursor is None or tree.cursor.position is None:

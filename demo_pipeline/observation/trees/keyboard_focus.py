@@ -2,8 +2,9 @@
 
 There are five kinds of evidence:
 
-1. A scan names the focused element. If the next scan names the same element, it had the focus in
-   between, unless a press or a switch of windows moved the focus elsewhere (departures.py).
+1. A scan names the focused element. If the next scan names the same element, this element had the
+   focus between the scans, unless a press or a switch of windows moved the focus elsewhere
+   (departures.py).
 2. A click or the Tab key moved the focus, and no later action may have moved it.
 3. Typed text appeared in a field.
 4. A screenshot shows a focus ring around an element, or a lit choice in an open list or menu
@@ -96,7 +97,7 @@ _FOCUSED_BY_CLICK = frozenset({"checkbox", "radiobutton", "slider"})
 _HOLDS_NO_TEXT = frozenset(
     {"table", "icon", "image", "listbox", "listitem", "treeview", "treeitem", "link", "tab"}
 )
-# Roles of elements that cannot be the target of typing, even if they look different after it.
+# Roles of elements that cannot be the target of typing, even if they look different afterwards.
 _TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
 # Roles of elements that look different under the pointer.
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})
@@ -152,7 +153,8 @@ class KeyboardFocus:
         self._stop: TabStop = ()
         self._method = "last_click"
         self._departure: Departure | None = None  # the last departure
-        # Whether an action may have opened a menu; whether it was keys, such as Alt and a letter.
+        # Whether an action may have opened a menu, and whether this action was a hotkey, such as
+        # Alt and a letter.
         self._menu_opened = False
         self._opened_by_keys = False
         self._menu: PixelBox | None = None  # box of the menu whose title was clicked
@@ -237,7 +239,7 @@ class KeyboardFocus:
             element = None  # the edge of a popup over the element may look like a ring
         types_text = bool((action.text or "").strip())
         if element is not None and element.role in _TAKES_NO_TEXT and types_text:
-            element = None  # it looks different because text was typed somewhere else
+            element = None  # the element looks different because text was typed somewhere else
         if element is None:
             element = self._first_of_new_dialog(tree, scanned_ms)
             method = "tab"
@@ -256,8 +258,8 @@ class KeyboardFocus:
     ) -> FoundTarget:
         """Returns the field in which typed text appeared.
 
-        If no field shows the text, but the window of the element that the scan calls focused does,
-        that element stays the target.
+        If no field shows the text, the window of the element that the scan calls focused may show
+        it. Then this element stays the target.
 
         Args:
             end_ms: when the typing ended, epoch milliseconds.
@@ -274,7 +276,8 @@ class KeyboardFocus:
             field is None
             and focused is not None
             and claimed.method == "focused"
-            # If it holds no text, a terminal in front of the window may show the text.
+            # If the element holds no text, a terminal in front of its window may show the typed
+            # text.
             and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
@@ -294,11 +297,12 @@ class KeyboardFocus:
     ) -> FoundTarget | None:
         """Returns the target of keys if a menu or a list is open.
 
-        The target is the lit choice. Without one, the target of Escape is the menu that it closes.
+        The target is the lit choice. Without a lit choice, the target of Escape is the menu that
+        Escape closes.
 
         Returns:
-            `NO_TARGET`: a menu or list is open, but the target is unknown. None: none is known to
-            be open.
+            `NO_TARGET`: a menu or list is open, but the target is unknown. None: no menu or list is
+            known to be open.
         """
         is_fresh = scanned_ms >= self._since_ms
         if self._opened_by_keys and is_fresh and not open_menus(tree):
@@ -327,8 +331,9 @@ class KeyboardFocus:
     ) -> Element | None:
         """Returns the element that the next scan calls focused, if it had the focus at the action.
 
-        It had if the current scan agrees and no window opened, or if nothing can have moved the
-        focus between the action and the next scan. None: it is unknown.
+        The element had the focus at the action if the current scan calls the same element focused
+        and no window opened, or if nothing can have moved the focus between the action and the next
+        scan. None: it is unknown which element had the focus.
         """
         later_tree = evidence.later
         later = None if later_tree is None else focused_node(later_tree)
@@ -364,9 +369,9 @@ class KeyboardFocus:
             self._departure = None
 
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
-        """Returns whether a scan is right about the focus in spite of the last departure.
+        """Returns whether a scan may be right about the focus in spite of the last departure.
 
-        Scans after a departure are always right on Windows and macOS, which have a single focus.
+        On Windows and macOS, which have a single focus, every scan after a departure is right.
 
         Args:
             tree: of the scan.
@@ -419,7 +424,7 @@ class KeyboardFocus:
         element = tree.element(focusable[index])
         bounds = list(element.bounds.values())
         if element.role == "tablecell" and not has_same_background(before, now, bounds):
-            return None  # it changed because its row is lit
+            return None  # the cell changed because its row is lit
         if element.role in _LOOKS_HOVERED and not has_same_content(before, now, bounds):
             return None  # a ring would leave the label of a button unchanged
         return element
@@ -440,7 +445,8 @@ class KeyboardFocus:
     def _first_of_new_dialog(self, tree: StepTree, scanned_ms: int) -> Element | None:
         """Returns the first focusable element of a dialog that opened since the focus moved last.
 
-        Dialogs give it the focus. None: no dialog opened, or it may have been open before.
+        A dialog gives this element the focus when it opens. None: no dialog opened, or the dialog
+        may have been open before.
         """
         if self._dialogs is None or scanned_ms < self._since_ms:
             return None
@@ -449,7 +455,8 @@ class KeyboardFocus:
             return None
         dialog = dialogs[-1]
         if not self._is_click_known and self._is_under_pointer(tree, dialog):
-            return None  # the dialog may have been open before, and the click inside it
+            # The dialog may have been open before the click, which was inside the dialog.
+            return None
         for node in range(len(tree)):
             is_focusable = tree.roles[node] in HOLDS_FOCUS and can_have_focus(tree, node)
             if is_focusable and dialog in ancestors(tree, node):
@@ -458,7 +465,7 @@ class KeyboardFocus:
 
     @property
     def is_in_unknown_field(self) -> bool:
-        """Whether text appeared where no tree had a field, and nothing moved the focus later."""
+        """Whether text appeared where no tree had a field, and nothing moved the focus since."""
         return bool(self._text_places)
 
     def _set_focus(self, element: Element | None) -> None:
@@ -472,9 +479,10 @@ class KeyboardFocus:
     ) -> bool:
         """Returns whether something may cover an element, because the screen changed there.
 
-        A popup that opened anywhere in the element's window counts. Other changes count only at the
-        element itself, and not if they are changes of its own text. If the element already had the
-        focus and nothing else changed, the person is editing it.
+        A popup that opened anywhere in the element's window counts as covering. Other changes count
+        only at the element itself, and only if they are no changes of the element's own text. If
+        the element already had the focus and nothing changed outside of it, the person is editing
+        it, and nothing covers it.
         """
         if element.box is None:
             return False
@@ -487,9 +495,9 @@ class KeyboardFocus:
             return False
         for change in contradictions:
             if element.role in TEXT_ROLES and not change.is_popup and is_within(change.place, own):
-                continue  # its text may change
+                continue  # the text of the element may change
             if element.role == "combobox":
-                # Its list opens and closes below it, and may be wider.
+                # The list of a combo box opens and closes below the combo box, and may be wider.
                 below = PixelBox(own.x, own.y, own.width, outer.bottom - own.y)
                 is_above = change.place[1] < own.y - FOCUS_RIM_PX
                 if not is_above and overlap(change.place, below):
@@ -501,7 +509,7 @@ class KeyboardFocus:
     def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
         """Returns the menu that Escape closes: the clicked menu, or else the only open menu.
 
-        None: it is unknown.
+        None: the menu is unknown.
         """
         menus: Sequence[int] = ()
         if self._menu is not None:
@@ -553,7 +561,7 @@ class KeyboardFocus:
         elif action.action_type == "type":
             self._list = None
             self._menu = None
-            if target is not None and target.role == "button":  # typing a space pressed it
+            if target is not None and target.role == "button":  # a typed space pressed the button
                 self._since_ms = action.end_ms
                 self._stop = ()
 
@@ -610,13 +618,13 @@ class KeyboardFocus:
         is_in_menu = self._menu_opened and role in CHOICES | _MENUS
         is_in_list = open_list is not None and role in CHOICES
         if (is_in_menu or is_in_list) and moves_choice:
-            return  # they only light another choice of the same menu or list
+            return  # these keys only light another choice of the same menu or list
         if is_in_list and keys <= _EDITING_KEYS:
             return
         if _moves_focus(action, target) or is_in_menu:
             self._forget_focus(action, tree)
             if target is not None and role == "combobox" and keys == {"esc"}:
-                open_list = target.box  # Escape only closed its list
+                open_list = target.box  # Escape only closed the list of the combo box
             if open_list is not None and keys in ({"enter"}, {"esc"}):
                 self._stop = (open_list,)
         if _opens_menu(keys):
@@ -642,9 +650,9 @@ def _received_text(
 def _lit_element(
     tree: StepTree, groups: Sequence[Sequence[int]], evidence: FocusEvidence
 ) -> Element | None:
-    """Returns the lit choice in open menus or lists; None: unknown.
+    """Returns the lit choice in open menus or lists; None: no choice is known to be lit.
 
-    A menu receives the keys while its submenu is open and has no lit choice.
+    While a submenu is open and has no lit choice, the menu around it receives the keys.
 
     Args:
         tree: of the current scan.
@@ -665,7 +673,7 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button of a tool bar. A frame around it means that it is on."""
+    """Returns whether a node is a button of a tool bar. Its frame shows that it is on."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))
@@ -674,7 +682,8 @@ def _is_tool(tree: StepTree, node: int) -> bool:
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
     """Returns whether typed text appeared elsewhere than in an element that a scan calls focused.
 
-    It did if the element never holds text, or if the text is outside the element's window.
+    The text appeared elsewhere if the element never holds text, or if the text is outside the
+    element's window.
     """
     window = tree.windows_around[focused.position]
     is_outside = window is not None and not reaches_any(tree, tree.element(window), places)

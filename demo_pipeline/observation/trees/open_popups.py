@@ -12,7 +12,7 @@ from demo_pipeline.observation.trees.text_places import overlap
 
 
 def open_popups(tree: StepTree) -> Sequence[int]:
-    """Returns the positions of visible dialogs and of menus with visible items, in order."""
+    """Returns the positions of visible dialogs and menus with visible items, in document order."""
     popups: set[int] = set()
     for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
         if "hidden" in tree.states_at(node):
@@ -60,7 +60,7 @@ def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
 
 
 def _combo_box_of(tree: StepTree, choice: int) -> PixelBox | None:
-    """Returns the box of the combo box around a choice that lies outside of it; else None."""
+    """Returns the box of a choice's combo box; None: the choice is inside that box, or in none."""
     inner = tree.box(choice)
     for node in ancestors(tree, choice):
         box = tree.box(node)

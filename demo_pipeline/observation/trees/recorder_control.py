@@ -1,7 +1,7 @@
 """Finds the actions with which a person starts and stops the recorder.
 
-They are clicks and hotkeys in the recorder's window. The setting `observation.recorder_windows`
-lists the names of such windows.
+These actions are clicks and hotkeys in the recorder's window. The setting
+`observation.recorder_windows` lists the names that windows of recorders have.
 """
 
 import re
@@ -26,10 +26,10 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the first and the last action, as far as they control the recorder.
+    """Returns which of the first and the last action control the recorder, as action indexes.
 
-    A click controls it if the window or the element under the pointer has the name of a recorder's
-    window. A hotkey does if the window with the focus has.
+    A click controls the recorder if the window or the element under the pointer has the name of a
+    recorder's window. A hotkey controls the recorder if the window with the focus has such a name.
 
     Args:
         actions: of the demonstration.

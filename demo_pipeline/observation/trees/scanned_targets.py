@@ -1,8 +1,8 @@
 """Reads the element and the windows under the pointer from the current scan of each action.
 
-The stage that decodes the video needs them. It decides which window is in front, and whether the
-screen changed at the element. By the marks (small named elements) it checks whether the boxes of
-the tree have the units of the log.
+The stage that decodes the video uses these elements and windows to decide which window is in front,
+and whether the screen changed at the element. The stage also uses the marks (small named elements)
+to check whether the boxes of the tree have the units of the log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +27,11 @@ from demo_pipeline.observation.trees.scans import current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-# Share of the canvas; the pointer inside a larger element does not show which part is the target.
+# Share of the canvas. In an element that covers more, the pointer does not show which part is the
+# target.
 LARGEST_TARGET_SHARE = 0.05
-# Least and largest size of a mark in units of event space, which are those of labels and buttons.
+# Least and largest width and height of a mark in units of event space: the usual sizes of labels
+# and buttons.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
 _MAY_BE_EMPTY = "tablecell"  # role whose name may be invisible, only for screen readers
@@ -42,7 +44,8 @@ class ScannedTargets:
 
     Attributes:
         by_action: action index → its current scan and the elements under the pointer.
-        desktops: the size of the desktop in each of these scans that has it, in time order.
+        desktops: the size of the desktop in each of these scans whose tree has a node for the
+            desktop, in time order.
     """
 
     by_action: Mapping[int, ScannedTarget]
@@ -182,7 +185,7 @@ def _coverable_windows(tree: StepTree) -> set[int]:
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Returns whether a box is so small that a pointer inside it shows the target.
+    """Returns whether an element's box is so small that the pointer inside shows the target.
 
     Documents and text areas are larger.
     """

@@ -38,8 +38,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
     """Returns (nodes, 4) x, y, width, height in event space.
 
-    A box is NaN if a size is negative, as in AT-SPI for "unknown", or if a number is impossibly
-    large.
+    A box is NaN if its width or height is negative, which means "unknown" in AT-SPI, or if a number
+    is impossibly large.
     """
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
@@ -51,8 +51,9 @@ def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
 def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
     """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
 
-    A tree contradicts a hit test if it lacks the element that the recorder found, and if the
-    smallest node at the point neither encloses this element nor is enclosed by it.
+    A tree contradicts a hit test if two conditions hold: the tree lacks the element that the
+    recorder found, and the smallest node at the point neither encloses this element nor lies inside
+    it.
 
     Args:
         scan: from the log.
@@ -80,7 +81,8 @@ def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Bo
         return None
     box = boxes_of([element])[0]
     if not _holds(box[None], point.x, point.y)[0]:
-        return None  # the found element is not at the point: the recorder contradicts itself
+        # The box of the found element does not contain the point: the recorder contradicts itself.
+        return None
     for position in np.flatnonzero((boxes == box).all(axis=1)).tolist():
         if (nodes[position].role, nodes[position].name) == (element.role, element.name):
             return True
@@ -180,7 +182,7 @@ def scans_of_part(
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
     """Returns the problems of the scans of a log: at most one of each kind.
 
-    Each problem counts the scans, and has the line of the first.
+    Each problem says how many scans have it, and names the line of the first.
 
     Args:
         log: input_log.jsonl.
@@ -273,7 +275,7 @@ class _EventKeys(msgspec.Struct):
 
 
 _KEYS_DECODER = msgspec.json.Decoder(_EventKeys)
-_NEEDED = frozenset({"role", "bbox"})  # keys of a node whose null counts as missing
+_NEEDED = frozenset({"role", "bbox"})  # keys of a node that count as missing if their value is null
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:

@@ -25,18 +25,23 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-# Characters of a password that is removed everywhere else; shorter ones occur in ordinary words.
+# A password with at least this many characters is removed everywhere else, too. Shorter passwords
+# occur in ordinary words.
 _SHORTEST_SOUGHT = 4
-_FEWEST_DOTS = 4  # equal shapes in a row; an ellipsis has three
-_FEWEST_LETTERS = 3  # different characters of a text; a row of fewer letters may look like dots
-_LARGEST_DOT_PX = 24  # width and height of a dot, video pixels
-_SMALLEST_DOT_PX = 2  # width and height of a dot, video pixels
-_LARGEST_STEP_PX = 30  # from the left edge of a dot to the left edge of the next dot
-_TEXT_CURSOR_PX = 3  # largest width of the text cursor
-# Changed shapes that are examined. A page of letters has more; the dots of a password would be
-# among the first.
+_FEWEST_DOTS = 4  # a row of at least this many equal shapes counts as dots; an ellipsis has three
+# A text needs this many different characters; the letters of "oooo" look like dots, too.
+_FEWEST_LETTERS = 3
+_LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
+_SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
+# Largest distance from the left edge of a dot to that of the next dot, video pixels.
+_LARGEST_STEP_PX = 30
+_TEXT_CURSOR_PX = 3  # largest width of the text cursor, video pixels
+# After this many changed shapes, no more are examined. A page of letters has more; the dots of a
+# password would be among the first.
 _MOST_SHAPES = 2000
-_CHANGED = 24  # grey levels of a change; noise of x264 stays below (measured between frames)
+# Grey levels; a pixel counts as changed if it differs by more. Noise of x264 differs less (measured
+# between frames).
+_CHANGED = 24
 
 
 class _Shape(NamedTuple):
@@ -76,8 +81,8 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 def dots_for(text: str, before: Luma, after: Luma) -> bool:
     """Returns whether the screen shows a row of dots in place of a typed text.
 
-    The row is new, has a dot for each character of the text, and stands alone. Letters next to it
-    would show that it is a part of a word, such as "occu" in "1 occurrence".
+    The row has to be new, have a dot for each character of the text, and stand alone. Letters next
+    to the row would show that the row is a part of a word, such as "occu" in "1 occurrence".
 
     Args:
         text: as typed. A text with fewer than three different characters proves nothing.
@@ -152,8 +157,8 @@ def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) 
     """Returns whether a row of equal shapes consists of the dots of a password.
 
     The row has to stand alone and have a dot for each character. A dot at either end may be
-    missing, because it touches the text cursor and becomes another shape, or because the last
-    character is shown for a moment. There may be an icon at the end of the field.
+    missing, because the dot touches the text cursor and becomes another shape, or because the field
+    shows the last character itself for a moment. There may be an icon at the end of the field.
 
     Args:
         row: equal shapes at equal distances, from left to right.
@@ -178,7 +183,7 @@ def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) 
         if last.left <= shape.left < last.right + gap:
             after.append(shape)
     if not before:
-        return len(after) <= 1  # a missing dot, or an icon at the end of the field
+        return len(after) <= 1  # the shape is a missing dot, or an icon at the end of the field
     is_missing_dot = before[0].right >= first.left - step + first.width - 1
     return len(row) < characters and len(before) == 1 and is_missing_dot and not after
 
@@ -197,7 +202,7 @@ def hide_passwords(
 
     Returns:
         The actions with `<password>` in place of passwords; and the passwords with their parts,
-        without those that are shorter than `_SHORTEST_SOUGHT`.
+        without texts that are shorter than `_SHORTEST_SOUGHT`.
     """
     changed_actions: list[Action] = []
     passwords: set[str] = set()

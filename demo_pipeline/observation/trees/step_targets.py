@@ -35,19 +35,20 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-# Share of a tree's named elements. If fewer changed during a wait, the tree still agrees with the
-# screenshot. Pages that loaded changed 0 to 0.45, other screens 0.56.
+# If less than this share of a tree's named elements changed during a wait, the tree still agrees
+# with the screenshot. When a page loaded, a share of 0 to 0.45 changed; on other screens, 0.56.
 WAITED_SHARE = 0.5
 # Side of the square around a press in which nothing may have changed, units of event space. With
 # 64, some changes are overlooked.
 UNTOUCHED_PX = 96
-# Video pixels next to a check box in which its label may be. The value avoids a wrong name, and
-# costs a right name.
+# The label of a check box may be within this many video pixels beside the box. This value avoids a
+# wrong name, and loses a right name.
 LABEL_PX = 48
-# Height of the part of a window with its title, units of event space. Title bars have 20 to 40, the
-# tabs of a browser 40.
+# The title of a window is in the uppermost part of the window, which has this height in units of
+# event space. Title bars are 20 to 40 high, the tabs of a browser 40.
 TITLE_PX = 48
-_LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})  # roles with the name next to the box
+# Roles of elements whose name is visible next to their box.
+_LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})
 _MENUS = frozenset({"menu", "menuitem"})
 
 
@@ -61,14 +62,14 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
 ) -> Agreement:
     """Returns whether a tree agrees with the screenshot, above all at the target of an action.
 
-    If they differ, the tree still agrees in part (`PARTIAL`) in these cases:
+    If tree and screenshot differ, the tree still agrees in part (`PARTIAL`) in these cases:
 
-    - The target of a pointing action is known, and it was not redrawn, or nothing changed near the
-      press.
+    - The target of a pointing action is known. In addition, the target was not redrawn, or nothing
+      changed near the press.
     - The target of keys is known.
-    - A wait has no target: most of the named elements have not changed.
-    - Keys have no known target: most of the named elements have not changed, no menu or dialog
-      opened that is missing in the tree, and no text appeared outside of all fields.
+    - The action is a wait, which has no target, and most of the named elements have not changed.
+    - The target of keys is unknown, but most of the named elements have not changed, no menu or
+      dialog opened that is missing in the tree, and no text appeared outside of all fields.
 
     Args:
         action: any action.
@@ -77,7 +78,7 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
         contradictions: places where the screenshot contradicts the tree; None: they were not
             compared.
         pointed: evidence from the video about the target of a pointing action.
-        keyboard: the focus before the action is recorded.
+        keyboard: the focus; the action has not yet been recorded in it.
     """
     if contradictions is None:
         return Agreement.UNKNOWN
@@ -148,9 +149,9 @@ class StepTargets:
     def step(
         self, number: int, tree: StepTree, current: CurrentScan, scans: Sequence[LoggedScan]
     ) -> tuple[Agreement, Element | None, str]:
-        """Returns whether the tree of an action agrees, the target, and the `target_method`.
+        """Returns whether the tree of an action agrees, its target, and the `target_method`.
 
-        Call it for every action, in order.
+        Call this method for every action, in order.
 
         Args:
             number: index of the action.
@@ -246,11 +247,11 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly was in a window, and the window has the same title.
+        """Returns whether an action certainly was in a window whose title did not change.
 
         After the scan, the title bar must not have changed, and nothing may have opened over the
         place of a press. On Linux, windows without a tree may cover the window. Therefore, if a
-        press has no target there, the screenshot has to show the border of the window.
+        press has no known target, the screenshot has to show the border of the window.
 
         Args:
             number: index of the action.
@@ -306,7 +307,7 @@ class StepTargets:
         return any(Contradiction(place, is_popup=False).is_near(x, y) for place in places)
 
     def _previous_tree(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
-        """Returns the tree of the scan before the current one; None: no usable scan exists."""
+        """Returns the tree of the scan before the current scan; None: there is no usable one."""
         previous = current.previous
         return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 
@@ -315,8 +316,8 @@ class StepTargets:
     ) -> FoundTarget:
         """Returns the element under the pointer, unless the screen changed there after the scan.
 
-        `pointed` is the evidence from the video about the element; None: there is none. Highlights
-        under the pointer and the text cursor do not count there as changes.
+        `pointed` is the evidence from the video about the element; None: there is none. In this
+        evidence, highlights under the pointer and the text cursor do not count as changes.
         """
         if action.x is None or action.y is None:
             return NO_TARGET
@@ -354,7 +355,7 @@ class StepTargets:
         - It was only highlighted: no content of the screen changed at the element or near the
           press.
         - Nothing changed after the scan ended, the previous scan has the element too, and the
-          screen looked the same then.
+          screen looked the same at the time of the previous scan.
         - Nothing changed after the scan ended, and the element appeared while the scan ran.
         """
         began = None
@@ -363,7 +364,8 @@ class StepTargets:
         if since is not None:
             began = since.began
             ended = since.ended
-        # An item of a menu is lit when the pointer reaches it, and the menu may have closed.
+        # A change at an item of a menu proves nothing: the pointer may have lit the item, or the
+        # menu may have closed.
         may_be_highlight = target.role not in _MENUS
         if may_be_highlight and self._is_still_near(action, tree, target, began):
             return True
@@ -380,7 +382,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether nothing changed at an element and near the press; False: unknown, too."""
+        """Returns whether nothing changed at an element and near the press; if unknown, False."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -393,9 +395,9 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element that the previous scan lacks appeared during the current scan.
 
-        A menu may instead have opened before the current scan began, and closed while it ran. This
-        is ruled out if the screen did not change between the scans, or if no other action happened
-        between the previous scan and the press.
+        A menu may instead have opened before the current scan began, and closed while the scan ran.
+        This is ruled out if the screen did not change between the scans, or if no other action
+        happened between the previous scan and the press.
         """
         did_not_change = pointed.before_began is not None and not pointed.before_began
         if target.role not in _MENUS or did_not_change:
@@ -416,7 +418,7 @@ def _is_changed_at(
         tree: of the element.
         target: the element.
         changes: of the screen; None: unknown, which counts as no change.
-        beside: video pixels left and right of the element in which changes count, too.
+        beside: changes within this many video pixels left or right of the element count, too.
     """
     if changes is None or target.box is None:
         return False

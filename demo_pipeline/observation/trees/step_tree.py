@@ -87,7 +87,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def _json_between_nodes(depths: Sequence[int]) -> list[bytes]:
-    """Returns the JSON text after each node, first after the root.
+    """Returns the JSON texts that follow each node; the first text follows the root.
 
     Each text opens the list of the node's children, and closes all nodes that end before the next
     node. `depths` are the depths of the nodes below the root, in document order.
@@ -131,7 +131,7 @@ _IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which the forma
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # nodes with an area; with fewer, a tree shows almost nothing of an application
+SPARSE_NODES = 5  # a tree with fewer nodes that have an area shows almost nothing of an application
 
 States = tuple[str, ...]
 
@@ -173,7 +173,7 @@ class StepTree:
         parents: position of each parent; -1: the parent is the root.
         depths: of the nodes; 1: the parent is the root.
         boxes: (nodes, 4) x, y, width, height in event space; NaN: no usable box.
-        focused: position of the scan's `focused_element`; None: it is missing in the tree.
+        focused: position of the scan's `focused_element`; None: the tree lacks this element.
         cursor: the recorder's own hit test at the pointer; None: the recorder made none.
         samples_agree: whether the recorder's hit tests at random points agree with the tree; None:
             no hit test can be compared.
@@ -222,8 +222,9 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        UI Automation gives some windows the role `pane`. They are directly below the root, or below
-        a pane for the desktop, which is as large as the screen and also contains windows.
+        UI Automation gives some windows the role `pane`. Such panes are directly below the root, or
+        below a pane for the desktop. The latter is as large as the screen, and also contains nodes
+        with the role `window`.
         """
         panes: set[int] = set()
         screens: set[int] = set()
@@ -431,7 +432,8 @@ def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes)
     if element is None:
         return None
     box = boxes_of([element])
-    if not box[0, 2] * box[0, 3] > 0:  # also without a usable box, which is NaN
+    # Also true if the box is NaN, which means that it is unusable.
+    if not box[0, 2] * box[0, 3] > 0:
         return None
     with_same_box: list[int] = np.flatnonzero((boxes == box).all(axis=1)).tolist()
     for position in reversed(with_same_box):
@@ -442,7 +444,7 @@ def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes)
 
 
 def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
-    """Returns the lists x, y, width, height in whole canvas pixels; zeros without a usable box."""
+    """Returns x, y, width, height of each box in whole canvas pixels; zeros for unusable boxes."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
     first = np.rint(boxes[:, :2] * factor + pad)
@@ -488,7 +490,7 @@ def _text(value: str | None) -> str:
 
 
 def _json_text(raw: msgspec.Raw) -> str:
-    """Returns the text in a JSON value; empty: it is another value."""
+    """Returns the text in a JSON value; empty: the value is no text."""
     try:
         return _text(msgspec.json.decode(bytes(raw), type=str)) if bytes(raw) else ""
     except msgspec.DecodeError:

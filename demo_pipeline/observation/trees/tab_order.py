@@ -34,7 +34,8 @@ _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
 """The boxes of the elements that a press of Tab may reach.
 
-They are a single element, or all radio buttons of a group, of which Tab reaches the chosen one.
+A stop is a single element, or all radio buttons of a group. In a group, Tab reaches the chosen
+button.
 """
 
 
@@ -61,7 +62,7 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
 
 
 def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
-    """Returns all stops of the document that contains a stop, in order; empty: there is none."""
+    """Returns all stops of the document that contains a stop, in order; empty: in no document."""
     page = _page_with(tree, stop)
     if page is None:
         return []

@@ -75,7 +75,7 @@ def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[Cha
 def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
     """Returns the positions of all nodes around text fields, and of the innermost text fields.
 
-    Table cells that can have the focus count as text fields among the latter.
+    Table cells that can have the focus count as innermost text fields.
     """
     fields = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
     around_fields: set[int] = set()
@@ -88,10 +88,10 @@ def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
 
 
 def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """Returns the only text field or table cell that contains all places.
+    """Returns the text field or table cell that alone contains all places.
 
-    None: a place lies in no field, or the places lie in several fields. The latter happens if a
-    formula bar repeats the text that is typed into a cell.
+    None: a place lies in no field, or the places lie in several fields. Several fields show the
+    text, for example, if a formula bar repeats the text that is typed into a cell.
     """
     boxes: dict[int, PixelBox] = {}
     for node in range(len(tree)):

@@ -1,9 +1,9 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
-The screen may change between a scan and the screenshot. A change contradicts the tree if a tree
-contains such things: a new label, a menu, a dialog, or a list that was scrolled. Trees do not
-contain the content of a text field, a check mark, and the position of a slider. Therefore, changes
-of these are harmless.
+The screen may change between a scan and the screenshot. A change contradicts the tree if trees
+contain what changed. Examples are a new label, a menu, a dialog, and a list that was scrolled.
+Trees do not contain the content of text fields, check marks, and the positions of sliders.
+Therefore, changes of these are harmless.
 
 step_targets.py decides whether a tree with contradictions still agrees at the place of the action
 (`partial`).
@@ -58,22 +58,23 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
 }
 # All sizes are in video pixels.
 FOCUS_RIM_PX = 8  # width of a focus ring around a field
-LARGE_INPUT_SHARE = 0.05  # of the screen; a menu fits into a text area that is larger
+LARGE_INPUT_SHARE = 0.05  # share of the screen; a menu fits into a text input that covers more
 POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
-# Share of the smaller height by which a change overlaps with a label that it covers. Neighbouring
+# A change covers a label if both overlap by at least this share of the smaller height. Neighbouring
 # lines overlap less.
 COVERED_SHARE = 0.5
-COVERED_PX = 6  # width by which a change reaches into a label that it covers; neighbours reach less
-NEAR_PX = 24  # distance from a press to a change that may be at the pressed element
+# A change that covers a label overlaps with it by at least this width; neighbours overlap less.
+COVERED_PX = 6
+NEAR_PX = 24  # a change within this distance of a press may be at the pressed element
 
 
 class Agreement(StrEnum):
     """Whether the tree of a step agrees with its screenshot: the column `tree_agreement`."""
 
     AGREES = "agrees"
-    PARTIAL = "partial"  # only in part, see `step_targets.agreement_at`
+    PARTIAL = "partial"  # the tree agrees only in part, see `step_targets.agreement_at`
     DIFFERS = "differs"
-    UNKNOWN = "unknown"  # they were not compared
+    UNKNOWN = "unknown"  # tree and screenshot were not compared
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ class Contradiction:
     Attributes:
         place: left, top, width, height in video pixels.
         is_popup: whether the place is so large that a menu or a dialog may have opened there.
-        is_news: whether the tree already shows the change: the screen changed there while the scan
-            ran, and the tree differs there from the previous tree. Such a tree may still lack the
-            element that was pressed.
+        is_news: whether the tree already shows the new content of the place, because the screen
+            changed at the place while the scan ran, and the tree differs there from the previous
+            tree. Such a tree may still lack the element that was pressed.
     """
 
     place: ChangedBox
@@ -119,7 +120,7 @@ class _TreeBoxes:
     All boxes are in video pixels.
 
     Attributes:
-        own: elements whose content is not in the tree, without the large text inputs.
+        own: elements whose content is not in the tree, except the large text inputs.
         large_inputs: text inputs into which a menu fits.
         named: elements whose name is visible on the screen.
         windows: windows and dialogs.
@@ -163,14 +164,14 @@ def contradictions_of(
 ) -> Sequence[Contradiction] | None:
     """Returns the places where the screenshot contradicts a tree; None: they were not compared.
 
-    The screen may change while a scan runs. If the screen contradicted the screenshot only when the
-    scan began, or only when it ended, it is unknown whether the scan read each place before or
-    after the change. It read a place after the change if the tree differs there from the tree of
-    the previous scan.
+    The screen may change while a scan runs. If the screen differed from the screenshot only at the
+    beginning or only at the end of the scan, it is unknown whether the scan read each place before
+    or after the change. The scan read a place after the change if the tree differs at this place
+    from the tree of the previous scan.
 
     Args:
         tree: of the step.
-        since: the changes from its scan to the screenshot; None: they were not compared.
+        since: the changes from the scan of the tree to the screenshot; None: not compared.
         previous: reads the tree of the previous scan; None: there is no usable previous scan.
     """
     if not tree.has_visible_element or since is None or since.began is None:
@@ -197,7 +198,7 @@ def contradictions_of(
 def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
     """Returns the share (0 to 1) of the named elements of a tree that overlap with contradictions.
 
-    1 if the tree has no named elements.
+    The share is 1 if the tree has no named elements.
     """
     places = [contradiction.place for contradiction in contradictions]
     width, height = _shared_sizes(_TreeBoxes.of(tree).named, places)
@@ -277,7 +278,7 @@ def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
 
 
 def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """Returns the first lines of text below each other that together are as large as a menu.
+    """Returns the first lines of text below each other that together are large enough for a menu.
 
     Empty: there are no such lines.
     """

@@ -214,7 +214,7 @@ class _TreeWriter:
 
 
 def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
-    """Returns whether the screen was dark or locked, and keys were pressed, while a scan ran."""
+    """Returns whether, while a scan ran, the screen was dark or locked and keys were pressed."""
     began = evidence.clock.video_time(scan.begin_ms)
     ended = evidence.clock.video_time(scan.end_ms)
     return any(start < ended and began < end for start, end in evidence.private_s)
@@ -242,7 +242,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns of the element over which the pointer rested; null without an element."""
+    """Returns the columns about the element over which the pointer rested; null: no element."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}
@@ -330,7 +330,10 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns the column `freshness`: that of the scan, unless the tree is unusable or sparse."""
+    """Returns the column `freshness`: the freshness of the scan, unless the tree overrules it.
+
+    An unusable tree gives `unreadable`, and a sparse tree gives `sparse`.
+    """
     if current.scan is None:
         return current.freshness
     if not tree.readable:
@@ -375,11 +378,13 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
 
 
-MAX_UNKNOWN_SHARE = 0.01  # share of the nodes that may have a role that is in no table
-MAX_NAMED_SCANS = 20  # problems of scans that are reported; a log may have thousands of bad scans
-# Share of the scans whose hit tests have to agree with ours; recorders are sometimes wrong.
+MAX_UNKNOWN_SHARE = 0.01  # at most this share of the nodes may have a role that is in no table
+# At most this many problems are reported; a log may have thousands of bad scans.
+MAX_NAMED_SCANS = 20
+# At least this share of the recorder's hit tests has to agree with ours; recorders are sometimes
+# wrong.
 MIN_CURSOR_SHARE = 0.5
-MIN_CURSOR_SCANS = 4  # scans with a hit test of the recorder; with fewer, they are not compared
+MIN_CURSOR_SCANS = 4  # hit tests are compared if at least this many scans have one of the recorder
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -416,7 +421,7 @@ def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[T
 
 
 def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
-    """Yields the problems of a tree file, and of the targets and node counts of its rows.
+    """Yields the problems of a tree file, and of the targets and node counts in its rows.
 
     Args:
         path: the file.
@@ -486,9 +491,9 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that our hit test agrees with the recorder's own (`queries.cursor`).
+    """Checks that our hit tests agree with the recorder's own hit tests (`queries.cursor`).
 
-    It has to agree in at least `MIN_CURSOR_SHARE` of the scans.
+    They have to agree in at least `MIN_CURSOR_SHARE` of the scans.
     """
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}

@@ -150,7 +150,7 @@ AGENTNET_FORMAT = RecordFormat(_AgentNetTask, _images, _faults, id_field="task_i
 _CODE_FORMAT = RecordFormat(_CodeTask, _images, id_field="task_id")
 
 
-# AgentNet knows no Linux distribution but Ubuntu, so its name stands for all of them.
+# The only Linux distribution that AgentNet knows is Ubuntu, so `Ubuntu` stands for every Linux.
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
@@ -193,7 +193,10 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 
 
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
-    """Yields index, screenshot, code and sentence of each step, and of the end of a whole task."""
+    """Yields index, screenshot, code and sentence of each step.
+
+    If the stretch is the whole task, the last item is the end of the task on the final screenshot.
+    """
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))
         yield step.files.index, step.files.screenshot, replace_surrogates(step.encoded), words
@@ -214,7 +217,7 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
 
 # A line contains the longest stretch of a trajectory; see whole_trajectories.py. Next to the lines
 # are `images/`, `meta_data_merged.jsonl` with the operating system of each task, and
-# `metadata.json` with the numbers of left-out steps.
+# `metadata.json`, which counts the left-out steps by reason.
 FORM = Form(
     name="agentnet",
     asset="agentnet_dataset",

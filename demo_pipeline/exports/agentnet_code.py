@@ -37,8 +37,8 @@ from demo_pipeline.exports.step_facts import readable_size
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # reasons why an action has no code
-_DIGITS = 4  # decimals of a share; 0.0001 of 1920 pixels is a fifth of a pixel
-_DRAG_SECONDS = 0.6  # without a duration the pointer jumps to the end; 3 of 3 drags failed then
+_DIGITS = 4  # decimals of a coordinate; 0.0001 of 1920 pixels is a fifth of a pixel
+_DRAG_SECONDS = 0.6  # without a duration, the pointer jumps to the end, and 3 of 3 drags failed
 _MOST_CALLS = 1000  # maximum number of calls in the code of a step
 _MOST_PRESSES = 1000  # maximum number of presses of one call of `press`
 _MOST_CHARACTERS = 1_000_000  # maximum length of the code of a step
@@ -50,12 +50,12 @@ class _Function(NamedTuple):
 
     Attributes:
         does: see `ActionCall.does`; `end` ends the task.
-        arguments: names of its arguments, in order. All but `x` and `y` must be given by name if
-            the function has a place.
+        arguments: names of the function's arguments, in order. If the function has a place, only
+            `x` and `y` may be given without their names.
         tolerated: names of the arguments in tolerant reading; empty: the same as `arguments`.
         clicked: button and number of clicks.
-        strict: whether AgentNet's own data contains the function; else only tolerant reading
-            accepts it.
+        strict: whether AgentNet's own data contains the function. A function that this data lacks
+            is accepted only by tolerant reading.
     """
 
     does: str
@@ -109,7 +109,7 @@ def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
 
 
 def step_code(step: StepFiles) -> str:
-    """Returns the code of a step; empty if it has no readable screenshot or cannot be expressed."""
+    """Returns the code of a step; empty without a readable screenshot or code for the action."""
     size = readable_size(step.screenshot)
     if size is None:
         return ""
@@ -122,7 +122,7 @@ def _lines(call: ActionCall) -> Iterator[str]:
     match call.does:
         case "type":
             text = repr(replace_surrogates(call.text))
-            if MARKER.search(call.text):  # Python reads this escape as `<`
+            if MARKER.search(call.text):  # Python reads `\x3c` as `<`
                 text = text.replace("<", "\\x3c")
             yield f"pyautogui.write(message={text})"
         case "press":
@@ -147,8 +147,8 @@ def _lines(call: ActionCall) -> Iterator[str]:
 def _key_lines(call: ActionCall) -> Iterator[str]:
     """Yields the lines that press keys together, once or several times.
 
-    Up to `MOST_CALLS` presses of several keys are `hotkey` calls. For more presses, all keys but
-    the last are held while the last is pressed.
+    Several keys that are pressed at most `MOST_CALLS` times become one `hotkey` call per press. If
+    there are more presses, all keys but the last are held while the last key is pressed.
     """
     *others, last = _code_keys(call.keys)
     if others and call.times <= MOST_CALLS:
@@ -174,7 +174,7 @@ def _number_text(number: float) -> str:
 
 
 def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines between calls that press and release the keys."""
+    """Yields calls that hold the keys down, then the lines, then calls that release the keys."""
     names = _code_keys(keys)
     for name in names:
         yield f"pyautogui.keyDown({name!r})"
@@ -184,7 +184,7 @@ def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code_keys(keys: Sequence[str]) -> list[str]:
-    """Returns the keys.
+    """Returns the code's names of keys, which are our names.
 
     Raises:
         InexpressibleError: the code has no name for a key.
@@ -195,7 +195,7 @@ def _code_keys(keys: Sequence[str]) -> list[str]:
 
 
 def _is_code_key(name: str) -> bool:
-    """Returns whether both pyautogui and AgentNet's readers know one of our key names."""
+    """Returns whether one of our key names is known to both pyautogui and AgentNet's readers."""
     return name != "apps" and to_lite_key(name) is not None
 
 
@@ -215,14 +215,14 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Reads the calls of a step's code, in order; their names do not contain the module.
+    """Reads the calls of a step's code, in order; names of calls do not contain the module.
 
     Args:
         code: one call per line.
         tolerant: whether other spellings, such as `hotkey('ctrl', 'c')`, are accepted.
 
     Raises:
-        AnswerFormatError: the code contains anything but valid calls. The error never quotes it.
+        AnswerFormatError: the code contains anything but valid calls. The error never quotes code.
     """
     _demand(len(code) <= _MOST_CHARACTERS, "too long")
     try:
@@ -281,7 +281,7 @@ def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
 
 
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the values of a call's arguments by name; they must be literals.
+    """Returns the values of a call's arguments by name; the values must be literals.
 
     Args:
         call: the call.
@@ -315,8 +315,8 @@ def _action_call(
 
     Args:
         name: name of the function without its module.
-        function: its declaration.
-        given: name → value of the arguments.
+        function: declaration of the function.
+        given: name of an argument → its value.
         tolerant: see `read_code`.
     """
     at = None
@@ -422,7 +422,7 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
 
 
 def _code_and_thought(text: str) -> tuple[str, str]:
-    """Returns the code of an answer, and its thought: a section of its own, or the words before."""
+    """Returns code and thought of an answer; the thought is a section, or the words before."""
     headings = list(_HEADING.finditer(text))
     section_ends = [*(heading.start() for heading in headings[1:]), len(text)]
     sections = dict[str, tuple[int, int]]()

@@ -1,4 +1,4 @@
-"""Converts actions of OSWorld-Desktopd to the calls of other formats, and answers of models back.
+"""Converts actions of OSWorld-Desktopd to calls of other formats, and models' answers to actions.
 
 A format, such as pyautogui code or tool calls, has a vocabulary of calls. The module of a format
 only converts between its text and `ActionCall` objects. This module converts between `ActionCall`
@@ -150,7 +150,7 @@ class ActionCall:
     """A call in the vocabulary of a format, with arguments that are the same for all formats.
 
     Attributes:
-        name: its name in the format; empty if it was made from one of our actions.
+        name: the call's name in the format; empty if the call was made from one of our actions.
         does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, `hold` or `release`; empty
             if none of our actions matches the call.
         at: place of a click, move or scroll, or end of a drag; None if the call has no place.
@@ -191,7 +191,7 @@ _WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
 
 
 def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
-    """Returns the name of the scroll call for a direction, and the sign of its number (1 or -1)."""
+    """Returns the scroll call's name for a direction, and the sign (1 or -1) of its argument."""
     for name, (positive, negative) in _WHEELS.items():
         if direction == positive:
             return name, 1
@@ -275,9 +275,9 @@ def read_calls(
     """Converts the calls of an answer to our actions; the inverse of `call_of`.
 
     - A pointer move and a following drag or scroll without a place become one action.
-    - Presses of the same keys that follow each other become one action.
-    - Keys that are held during other calls become modifiers of these actions.
-    - Pointer moves before a click become its `hovered` places.
+    - Consecutive presses of the same keys become one action.
+    - Keys that are held during a call become modifiers of the call's action.
+    - Pointer moves before a click become the `hovered` places of the click.
 
     Args:
         calls: in the order of the answer.
@@ -289,7 +289,7 @@ def read_calls(
 def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
     """Removes `hold` and `release` calls, and adds the held keys to the calls between them.
 
-    If no call is between them, they become a press of the held keys.
+    If there is no call between `hold` and `release`, both together become a press of the held keys.
     """
     held: list[str] = []
     is_used = True
@@ -342,7 +342,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns for each call the first call, from itself on, that is not a pointer move."""
+    """Returns for each call the call itself, or the next other call if it is a pointer move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):
@@ -358,7 +358,10 @@ def _takes_moves(call: ActionCall) -> bool:
 
 
 def _lacks_place(call: ActionCall) -> bool:
-    """Returns whether a drag has no start, or a scroll no place, so that it uses the last move."""
+    """Returns whether a call is a drag without a start, or a scroll without a place.
+
+    Such a call uses the place to which the pointer was moved last.
+    """
     if call.does == "drag":
         return call.start is None
     return call.does == "scroll" and call.at is None
@@ -411,7 +414,7 @@ def _action(
 def _with_repeated_keys_merged(
     actions: Iterable[AnsweredAction | ForeignAction],
 ) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yields the actions; presses of the same keys that follow each other become one action."""
+    """Yields the actions; consecutive presses of the same keys become one action."""
     for keys, run in groupby(actions, _keys):
         equal_actions = list(run)
         if keys and len(equal_actions) > 1:
@@ -436,8 +439,8 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
 # Maximum number of calls in an answer. A key that is held for 3 s gives 86 calls (measured), and
 # trainers cut off answers of such a length.
 MOST_CALLS = 8
-# Maximum number of presses in a step of a whole trajectory; 50 presses take a quarter of the tokens
-# of a screenshot.
+# Maximum number of presses in a step of a whole trajectory. 50 presses take a quarter as many
+# tokens as a screenshot.
 MOST_PRESSES = 50
 # Reasons of `InexpressibleError`.
 UNKNOWN_KEY = "unknown_key"

@@ -45,12 +45,12 @@ def each_row(
 ) -> Tally:
     """Passes all rows of a dataset to `take`, sorted by trajectory id and step, and counts them.
 
-    Only one trajectory is in memory at a time. Unreadable trajectories are counted and skipped. If
-    a question was asked in another split before, its row is left out as `split_leak`.
+    Only one trajectory is in memory at a time. Unreadable trajectories are counted and skipped. A
+    row is left out as `split_leak` if an earlier row of another split has the same question.
 
     Args:
         plan: the trajectories and their splits.
-        rows_of: returns the number of left-out rows by reason, and the rows of a trajectory.
+        rows_of: returns, for a trajectory, the number of left-out rows by reason, and the rows.
         question: returns the hash of a row's question in hexadecimal; see `form.question`.
         take: takes a row and its split. It returns the reason why the row is left out, or an empty
             text.
@@ -90,7 +90,7 @@ class DatasetFiles(ABC):
     Attributes:
         form: the form of the dataset.
         out: the folder of the dataset, which exists.
-        settings: of the datasets.
+        settings: the settings of the datasets.
         plan: the trajectories of the dataset and their splits.
     """
 
@@ -130,13 +130,13 @@ class DatasetFiles(ABC):
         return finished
 
     def _rows_of(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
-        """Returns the numbers of left-out rows by reason, and the rows of a trajectory."""
+        """Returns, for a trajectory, the numbers of left-out rows by reason, and the rows."""
         head, rows = kept_rows(self.form, candidate.source, self.settings)
         self._counts.update(head.counts)
         return head.excluded, rows
 
     def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
-        """Adds a row to its files, or returns why it is left out; else returns an empty text."""
+        """Adds a row to its files; returns why the row is left out, or empty if it was added."""
         form = self.form
         settings = self.settings
         folder = candidate.source.folder
@@ -166,9 +166,9 @@ class DatasetFiles(ABC):
         """Returns the function that takes the next value of a file; the first call opens the file.
 
         Args:
-            file: its declaration.
-            name: its path in the dataset.
-            stack: closes it.
+            file: declaration of the file.
+            name: path of the file in the dataset.
+            stack: closes the file.
         """
         if name in self._streams:
             return self._streams[name]
@@ -192,9 +192,9 @@ class DatasetFiles(ABC):
         """Takes an image of a row; rows may share images.
 
         Args:
-            name: its path in the dataset.
+            name: path of the image in the dataset.
             source: path of the file that is linked or converted.
-            row: the row that names it.
+            row: the row that names the image.
             candidate: the trajectory of the row.
 
         Returns:
@@ -219,7 +219,7 @@ class DatasetFiles(ABC):
 
 
 def _annotated_kinds(plan: ExportPlan) -> set[str]:
-    """Returns the kinds of annotations that a trajectory of the dataset has."""
+    """Returns the kinds of annotations that at least one trajectory of the dataset has."""
     kinds: set[str] = set()
     for candidate in plan.selection.chosen:
         for notes_of_step in notes_of(candidate.source).values():
@@ -263,7 +263,7 @@ def build_form(
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: decide which trajectories take part, the splits, and the content of rows.
-        facts: facts about the rows for the card are added to it.
+        facts: receives the facts about the rows that the card needs; None: there is no card.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)
@@ -285,7 +285,7 @@ class _DatasetWriter(DatasetFiles):
     _folders: set[str] = field(default_factory=lambda: {""}, init=False)  # existing folders
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Writes an image, or links it unless it exists; returns False if it cannot be written."""
+        """Writes or links an image, which may exist already; returns False if this fails."""
         path = f"{self.out}/{name}"
         is_written = self.form.make_picture(source, path, row, self.settings)
         if is_written is not None:
@@ -329,7 +329,7 @@ class _DatasetWriter(DatasetFiles):
         self.make_folder(name.rpartition("/")[0])
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder and its parents; known folders are remembered, because images are many."""
+        """Makes a folder and its parents; remembers them, because many images share a folder."""
         if folder not in self._folders:
             self.make_folder(folder.rpartition("/")[0])
             with suppress(FileExistsError):  # `Form.make_picture` also makes folders
@@ -341,7 +341,7 @@ def raise_lost_picture(source: str, candidate: Candidate) -> None:
     """Raises the error for an image that is missing in its trajectory.
 
     Raises:
-        ChangedOutput: the trajectory is in the store; the error names it and the file.
+        ChangedOutput: the trajectory is in the store; the error names the trajectory and the file.
         FileNotFoundError: the trajectory is not in a store.
     """
     if not candidate.source.content:

@@ -208,7 +208,7 @@ _ENTRY_FORMAT = RecordFormat(_Entry, id_field="trajectory_id")
 
 
 def _file_of(split: str, name: str) -> str:
-    """Returns the path of the file with the trajectory that has this id."""
+    """Returns the path of the file that contains the trajectory with the id `name`."""
     return f"{split}/{name}/{ATIF_FILE}"
 
 
@@ -217,7 +217,7 @@ _NOTES = (
     "pixels of the screenshot before the call. A step of the source `system` says in words what "
     "no call can say, because no right screenshot shows it."
 )
-# Reason why a step has no correct screenshot → the reason of hidden actions with the same words.
+# Reason why a step has no correct screenshot → reason of hidden actions that is described alike.
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 
@@ -324,7 +324,7 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """Returns words for a step without a correct screenshot; they omit its place and its text."""
+    """Describes a step without a correct screenshot in words, without its place and typed text."""
     hidden_reason = _REASONS.get(reason, reason)
     action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
     return hidden_words(action).removesuffix(" out of sight")
@@ -368,7 +368,7 @@ class _Turns:
         self.steps.append({**step, "message": message})
 
     def show(self, screenshot: Path, name: str) -> None:
-        """Adds a screenshot to the last turn; `name` is the stem of its file."""
+        """Adds a screenshot to the last turn; `name` is the stem of the screenshot's file name."""
         path = f"images/{name}.png"
         self.images[path] = screenshot
         part = {"type": "image", "source": {"media_type": "image/png", "path": path}}
@@ -384,8 +384,8 @@ class _Turns:
 
 
 # The dataset has the files `<split>/<trajectory>/trajectory.json` with `images/` next to each, and
-# a list of all trajectories. `metadata.json` has the numbers of steps described in words, by
-# reason.
+# a list of all trajectories. `metadata.json` counts, by reason, the steps that are described in
+# words.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

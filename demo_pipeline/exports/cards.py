@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 MOST_BARS = 15  # maximum number of bars in a chart
 # Lengths in a chart, pixels.
-_WIDTH = 640  # of the image
+_WIDTH = 640  # width of the image
 _ROW = 26  # height of a bar with the space below it
 _TOP = 44  # height of the title
 _MARGIN = 14
 _LABELS = 190  # width of the labels
 _VALUES = 70  # width of the numbers
-# Colours of text, of the background of a bar, and of a bar: blue, green, red.
+# Colours of the text, the background of bars, and the bars. The numbers are blue, green and red.
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
@@ -143,8 +143,8 @@ class _CardConfig:
     """A file that `load_dataset` loads as a configuration, or as splits of a configuration.
 
     Attributes:
-        name: of the configuration; the first in the card is the default.
-        path: of the file in the dataset.
+        name: name of the configuration; the first configuration in the card is the default.
+        path: path of the file in the dataset.
         splits: the splits that the file contains; empty for a table without splits, which
             `load_dataset` calls `train`.
     """
@@ -173,10 +173,10 @@ def describe_form(
 
     Args:
         form: the form of the dataset.
-        out: its folder.
-        settings: with which it was built; they also name the license.
+        out: the folder of the dataset.
+        settings: the settings with which the dataset was built; they also name the license.
         rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
-        summary: of the build.
+        summary: the summary of the build.
         privacy: see `CommittedTrajectories.privacy`.
         damaged: number of trajectories that were left out because one of their files is damaged.
 
@@ -218,10 +218,10 @@ def card_text(
     """Returns the text of a card.
 
     Args:
-        form: the form of the dataset, which may have a template of its own; None: it is the index.
+        form: the form, which may have a template of its own; None: the dataset is the index.
         stats: the numbers of the dataset.
-        settings: with which it was built; they also name the license.
-        left_out: the numbers of what was left out.
+        settings: the settings with which the dataset was built; they also name the license.
+        left_out: what was left out, with numbers.
         loaded: the files that `load_dataset` may load, and the dataset's folder.
         privacy: see `CommittedTrajectories.privacy`.
         longest: estimated tokens of the longest chat; 0 if there are no chats.
@@ -281,8 +281,8 @@ def _loadable(
 ) -> Iterator[dict[str, Any]]:
     """Yields each configuration with its files; `datasets` cannot load empty files.
 
-    The library `datasets` caches by the name of the folder and by these lines of the card, not by
-    the data. The digest in the lines makes it read changed files again.
+    The library `datasets` recognises cached data by the name of the folder and by these lines of
+    the card. The lines contain a digest of the files, so that changed files are read again.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:
@@ -329,7 +329,7 @@ def describe_index(
 
     Args:
         out: the folder of the dataset.
-        settings: with which it was built; they also name the license.
+        settings: the settings with which the dataset was built; they also name the license.
         privacy: see `CommittedTrajectories.privacy`.
         damaged: number of trajectories that were left out because one of their files is damaged.
     """

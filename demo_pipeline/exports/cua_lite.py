@@ -151,7 +151,8 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     Args:
         model: the model.
         text: the JSON text.
-        key: if not empty, the model is of an object in which the column is the value of this key.
+        key: if not empty, the model describes an object whose only key this is; the column
+            contains the value of the key.
     """
     try:
         value = parse_json(text, "the column")
@@ -172,7 +173,7 @@ LITE_SCHEMA = pa.schema(
     [("images", pa.list_(pa.string())), ("messages", pa.string()), ("metadata", pa.string())]
 )
 LITE_TABLE = Table(LITE_SCHEMA, rows=64, characters=8 * 2**20)
-# CUA-Lite knows no Linux distribution but Ubuntu, so its name stands for all of them.
+# The only Linux distribution that CUA-Lite knows is Ubuntu, so `ubuntu` stands for every Linux.
 LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 
@@ -181,14 +182,14 @@ def lite_image(name: str, split: Split, image: str) -> str:
 
     Args:
         name: name of the dataset, `datasets.name_prefix`.
-        split: of the row.
+        split: the split of the row.
         image: the result of `content_name`.
     """
     return f"{LITE_ROOT}/{name}{_PLACES[split][0]}/images/{image}"
 
 
 def content_name(image: Path) -> str:
-    """Returns the path of a PNG file in the folder of images; it consists of the file's SHA-256."""
+    """Makes the path of a PNG file in the folder of images from the SHA-256 of the file."""
     digest = file_digest(image).sha256
     return f"{digest[:2]}/{digest}.png"
 
@@ -331,7 +332,7 @@ LITE_FORMAT = RecordFormat(_LiteRow, _row_images, _row_faults)
 
 
 def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "") -> File:
-    """Returns the declaration of CUA-Lite's tables for a part of rows.
+    """Declares the tables in CUA-Lite's format to which a part of each row is written.
 
     Args:
         part: name of the part; see `File.part`.
@@ -359,8 +360,8 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
 
 
 # A row contains the longest stretch of a trajectory; see whole_trajectories.py. The splits test and
-# held_out are the separate datasets `<prefix>-test` and `<prefix>-held-out`. `metadata.json` has
-# the numbers of left-out steps.
+# held_out are the separate datasets `<prefix>-test` and `<prefix>-held-out`. `metadata.json`
+# counts the left-out steps by reason.
 FORM = Form(
     name="cua_lite",
     asset="cua_lite_dataset",

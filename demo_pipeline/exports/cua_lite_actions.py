@@ -1,4 +1,7 @@
-"""Converts our actions to CUA-Lite's actions. AgentNet's code uses the same names of keys."""
+"""Converts our actions to CUA-Lite's actions.
+
+agentnet_code.py also uses `to_lite_key`, to find out whether AgentNet's readers know a key.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +38,7 @@ _TO_LITE: Mapping[str, str] = {  # our name of a key → CUA-Lite's; characters 
 
 
 def to_lite_key(name: str) -> str | None:
-    """Returns CUA-Lite's name of one of our keys, or None if it has no name for it."""
+    """Returns CUA-Lite's name of one of our keys; None if CUA-Lite has no name for the key."""
     if name in _CHARACTERS:
         return name
     return _TO_LITE.get(name)
@@ -50,7 +53,7 @@ BBOX = "bbox"
 
 
 def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
-    """Parses a JSON value as a model; returns messages if it is invalid, which do not quote it."""
+    """Parses a JSON value as a model; if it is invalid, returns messages that do not quote it."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -114,7 +117,7 @@ def _lite_keys(keys: Sequence[str]) -> list[str]:
     """Returns CUA-Lite's names of keys.
 
     Raises:
-        InexpressibleError: it has no name for a key.
+        InexpressibleError: CUA-Lite has no name for a key.
     """
     lite_keys = list[str]()
     for key in keys:

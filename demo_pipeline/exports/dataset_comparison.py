@@ -2,7 +2,7 @@
 
 The rows are read again from the records; nothing is taken over from the build. All files must equal
 what the rows give: lines, tables, documents, images, and side files. Other files are reported. At
-the end the validator of the form checks the dataset as for a user who received it.
+the end, the validator of the form checks the dataset, as it does for users of `validate`.
 """
 
 import filecmp
@@ -63,7 +63,7 @@ class _DatasetComparison(DatasetFiles):
 
     scratch: Path
     _sources: dict[str, str] = field(default_factory=dict, init=False)  # image → its source file
-    _names: set[str] = field(default_factory=set, init=False)  # of all files that are not images
+    _names: set[str] = field(default_factory=set, init=False)  # names of files but images
     _ids: Counter[str] = field(default_factory=Counter, init=False)
     _problems: list[Problem] = field(default_factory=list, init=False)
 
@@ -82,11 +82,11 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields nothing if a file from which derived files are made is wrong already."""
+        """Yields the derived files; none if a problem was found, because they would repeat it."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Compares an image with its source, or with a fresh rendering of it.
+        """Compares an image with its source, or with an image that is made again from the source.
 
         Images that are named by their hash can have several sources with the same content.
         """
@@ -202,7 +202,7 @@ def _is_same_file(path: str, other: str) -> bool:
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True
-    filecmp.clear_cache()  # the cache misses changes within the resolution of file times
+    filecmp.clear_cache()  # the cache does not notice changes within the resolution of file times
     return filecmp.cmp(path, other, shallow=False)
 
 

@@ -30,7 +30,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
 from demo_pipeline.trajectories.provenance import Provenance
 
-if TYPE_CHECKING:  # the import takes 0.1 s and 12 MB, so that only queries import it
+if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries do it
     from duckdb import DuckDBPyConnection
 
 Tables = Mapping[str, list[dict[str, Any]]]
@@ -43,7 +43,7 @@ class _Query(NamedTuple):
 
     Attributes:
         name: the title above the query; for statistics, the name of the resulting table.
-        needs: names of the views that it reads.
+        needs: names of the views that the query reads.
         sql: the query.
     """
 
@@ -98,13 +98,14 @@ class DatasetStats:
         samples: number of steps, or of the records made from them.
         trajectories: number of trajectories with at least one sample.
         tasks: number of split groups of these trajectories.
-        leaks: samples of pointing actions whose screenshot shows the pointer at its target.
-        splits: by name, in the order train, val, test, held_out; empty without splits.
-        actions: samples by kind of action, the most frequent first.
-        applications: trajectories by application, the most frequent first.
-        platforms: trajectories by platform.
-        resolutions: trajectories by size of the recorded screen, as in `1920x1080`.
-        lengths: trajectories by number of samples.
+        leaks: counts and rates of leaks: screenshots that show the pointer at the target already.
+        splits: name of a split → its numbers, in the order train, val, test, held_out; empty
+            without splits.
+        actions: kind of action → number of samples, most frequent first.
+        applications: application → number of trajectories, most frequent first.
+        platforms: platform → number of trajectories.
+        resolutions: size of the recorded screen, such as `1920x1080` → number of trajectories.
+        lengths: number of samples → number of trajectories that have so many.
     """
 
     samples: int
@@ -146,7 +147,7 @@ def row_stats(
 
     Args:
         written: see `CardFacts.rows`.
-        provenance: of the trajectories.
+        provenance: the provenance of the trajectories.
     """
     columns: list[list[Any]] = [[] for _ in _ROW_SCHEMA]
     for key, *rest in written:
@@ -159,9 +160,9 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
     """Counts an export that consists of a Parquet file per split.
 
     Args:
-        out: the folder of the tables, which have the columns `trajectory_id`, `application`,
-            optionally `step_index`, and `kind`.
-        provenance: of the trajectories.
+        out: the folder of the tables. They have the columns `trajectory_id`, `application`,
+            optionally `step_index`, and the column that the argument `kind` names.
+        provenance: the provenance of the trajectories.
         kind: name of the column that is counted as kind of action.
     """
     files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]
@@ -310,7 +311,7 @@ def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
-    """Returns a problem for each contradiction between datasets; it names the trajectory."""
+    """Returns a problem, which names the trajectory, for each contradiction between datasets."""
     remedy = "build the datasets again, all from the same trajectories"
     problems = list[Problem]()
     for message, views, query in _AGREEMENTS:
@@ -350,7 +351,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts the steps and demonstrations in the store with each signal of the stage `triage`.
+    """Counts, for each signal of the stage `triage`, the steps and demonstrations that have it.
 
     Returns:
         The rows of the table `doubt` of the statistics. Signals of whole demonstrations have null
@@ -405,7 +406,7 @@ def _opened(
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns counts and rates of leaks over all pointing actions, the first row of the table."""
+    """Returns counts and rates of leaks over all pointing actions: the first row of the table."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

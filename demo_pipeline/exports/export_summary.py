@@ -9,7 +9,7 @@ from demo_pipeline.datasets.splits import ExportPlan, Split
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 
-SPLIT_LEAK = "split_leak"  # the reason of a row whose question was asked in another split before
+SPLIT_LEAK = "split_leak"  # reason of a left-out row: an earlier row of another split asks the same
 BY_TRAJECTORY = "records_by_trajectory"  # a key of the summary in the manifest of an export
 
 
@@ -18,8 +18,8 @@ class CardFacts:
     """Facts about the written rows, for the card of a dataset.
 
     Attributes:
-        rows: trajectory id, step index (-1: none), application, kind of action, and split of each
-            row.
+        rows: for each row, trajectory id, step index (-1: none), application, kind of action, and
+            split.
         longest_chat: estimated tokens of the longest chat; 0 if the export has no chats.
     """
 
@@ -131,7 +131,7 @@ class FinishedRows:
         plan: the trajectories that take part, and their splits.
         summary: the numbers of rows.
         counts: the sums of `Row.counts` and `RowsHead.counts`.
-        settings: of the datasets.
+        settings: the settings of the datasets.
     """
 
     plan: ExportPlan

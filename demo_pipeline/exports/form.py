@@ -61,8 +61,8 @@ class Row:
         parts: name of a part → its content. A row can have several parts, for example a JSON line
             and a table row; `File.part` says which file each part is written to. The content is the
             row of a table (column → value) if the file is a table, else a text or a JSON value.
-        files: name in the dataset → file of the trajectory that is linked there. `Form.pictures`
-            may replace the names.
+        files: name in the dataset → file of the trajectory, which is linked under this name.
+            `Form.pictures` may replace the names.
         counts: numbers that the dataset adds up over its rows.
         documents: name in the dataset → text of a separate file. Names here and in `files` may
             begin with `{split}/`.
@@ -158,7 +158,7 @@ class RowsHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-_LINES_IN_MEMORY = 2**24  # bytes of a trajectory's rows; if there are more, a file buffers them
+_LINES_IN_MEMORY = 2**24  # bytes; if the rows of a trajectory are larger, a file buffers them
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
 
@@ -192,9 +192,9 @@ class File:
 
     Attributes:
         part: name of the part, a key of `Row.parts`.
-        path: path in the dataset, or a function that returns it. `{split}` is replaced by the name
-            of the split. If it contains `{id}`, each row has a file of its own, and the part is the
-            text of that file.
+        path: path in the dataset, or a function that returns the path. `{split}` is replaced by the
+            name of the split. If the path contains `{id}`, each row has a file of its own, and the
+            part is the text of this file.
         table: returns the columns; only needed for `.parquet`.
         checked: describes the values, so that the stage `records`, the check of the dataset and
             `validate` can check them: a `RecordFormat`, or a function that returns the problems of
@@ -202,9 +202,9 @@ class File:
         empty: the splits whose file is written even if it has no row.
         only: the splits that have the file.
         config: name of the configuration under which `load_dataset` loads the file; empty: the
-            card does not mention it.
-        base: folder in the dataset to which file names in its values are relative. With `{id}` in
-            `path`, names are relative to the folder of the file.
+            card does not mention the file.
+        base: folder in the dataset. File names in values of the file are relative to this folder,
+            or, with `{id}` in `path`, to the folder of the file.
     """
 
     part: str
@@ -230,7 +230,7 @@ Validate = Callable[[Path], Sequence[Problem]]
 def linked_pictures(
     candidate: Candidate, split: Split, row: KeptRow, _settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the files of a row under the names that the row has; see `Form.pictures`."""
+    """Returns the files of a row under the names that the row gives them; see `Form.pictures`."""
     folder = candidate.source.folder
     return {
         name.replace("{split}", split.value, 1): f"{folder}/{path}"
@@ -263,10 +263,10 @@ class Form:
     in its own module.
 
     Attributes:
-        name: in `datasets.exports`; also the name of the module.
+        name: name of the export in `datasets.exports`, and of the module.
         asset: name of the Dagster asset.
-        folder: of the dataset in the store.
-        description: of the dataset, for people.
+        folder: folder of the dataset in the store.
+        description: description of the dataset for people.
         code_version: to be increased whenever the code writes other bytes for the same inputs.
         settings: names of the settings in `datasets` on which the rows depend.
         exclusions: the reasons for which a row may be left out. The summary lists each reason with
@@ -289,14 +289,14 @@ class Form:
             text of a `.txt` file.
         folders: folders that exist even if no file is written to them.
         marks: names of files and folders by which `validate` recognises a dataset in this form.
-        decisive: whether a single one of `marks` is enough to recognise it.
+        decisive: whether a single one of `marks` is enough to recognise such a dataset.
         line_key: a key that each JSON line of this form has, and no line of another form.
         validate: returns the problems of a dataset in this format, also of datasets that other
             programs wrote. None: they are derived from `files` by `record_checks.validate_form`.
         validate_file: returns the problems of a single file; None: see
             `record_checks.validate_form_file`.
         hub: a `HubTable` for each configuration in the layout for the Hugging Face Hub.
-        views: a `View` for each SQL view over its tables.
+        views: a `View` for each SQL view over the tables of the dataset.
     """
 
     name: str
@@ -350,7 +350,7 @@ class Form:
         """Returns whether a row is left out because its step is bad.
 
         Args:
-            screenshot: of the row.
+            screenshot: the screenshot of the row.
             bad_steps: the folders of the bad steps; see `Candidate.bad_steps`.
         """
         return screenshot.parent in bad_steps
@@ -393,7 +393,7 @@ class Form:
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the training export with what only this form needs; by default unchanged."""
+        """Returns the export, extended by what only this form needs; by default unchanged."""
         return export
 
 
@@ -539,8 +539,8 @@ def row_lines(
     declared = cast("DatasetSettings", _DeclaredSettings(form, own))
     form_source = Source(candidate, trajectory, loaded.rows, declared)
     excluded = Counter[str]()
-    # The first line counts all rows, so the rows are buffered before it is written. They may not
-    # fit into memory, because the row of a step can repeat all earlier steps.
+    # The counts in the first line are known only after the last row, so the rows are buffered. The
+    # rows may not fit into memory, because the row of a step can repeat all earlier steps.
     with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:
         for row in form.rows(form_source):
             if isinstance(row, Excluded):
@@ -597,7 +597,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 def kept_rows(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
-    """Returns head and rows of a trajectory in a form, from its records.
+    """Returns the head and the rows that the records of a trajectory contain in a form.
 
     If the trajectory has no records in this form, the rows are made now.
 

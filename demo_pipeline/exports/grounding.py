@@ -249,7 +249,7 @@ def _screen_exclusion(source: Source, step: StepFiles) -> str:
         return reason
     for action in candidate.hidden.actions:
         if action.before_step <= step.index and action.action_type == ActionType.TYPE:
-            return "hidden_typing"  # the screen may show this text, which is unknown
+            return "hidden_typing"  # the screen may show the typed text, which is unknown
     if row["tree_agreement"] == "differs":
         return "tree_differs"
     if row["tree_agreement"] not in ("agrees", "partial"):

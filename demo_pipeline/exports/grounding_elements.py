@@ -39,7 +39,8 @@ _CONTAINERS = frozenset(
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
 _FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list front windows first
-_COVERED_SHARE = 0.25  # an element is covered if another overlaps this share; neighbours share less
+# An element counts as covered if another overlaps this share of its box. Neighbours overlap less.
+_COVERED_SHARE = 0.25
 _ROUNDING_PX = 1  # pixels by which a child may extend beyond its parent
 
 
@@ -143,11 +144,12 @@ class _Screen:
 
         These nodes cover the node:
 
-        - a node of the same layer that overlaps a quarter of its box or its centre, unless that
-          node is a container that precedes it in the tree,
-        - an open menu that touches it,
-        - a window of another layer that overlaps any part of it and is not known to be behind it;
-          so does a node of another layer that is in no window.
+        - a node of the same layer that overlaps the node's centre or a quarter of its box; this
+          does not apply to a container that precedes the node in the tree,
+        - an open menu that touches the node,
+        - a window of another layer that overlaps any part of the node, unless the layer is known to
+          be behind; the same applies to a node of another layer that is in no window and is no
+          container.
 
         `_layers` explains layers. Ancestors and descendants of the node are ignored.
         """
@@ -175,7 +177,7 @@ class _Screen:
 
     @cached_property
     def _popups(self) -> list[tuple[int, EdgeBox]]:
-        """The position of the owner, and the covered area, of each open menu.
+        """For each open menu, the position of its owner and the area that the menu covers.
 
         The owner is a menu or a combo box. Its menu is open if the items are outside the box of the
         owner. The area of an open menu is taken to be at least as wide as the owner.
@@ -196,7 +198,7 @@ class _Screen:
         return list(areas.items())
 
     def _owner(self, position: int) -> int:
-        """Returns the outermost menu or combo box of an item; -1 for any other node."""
+        """Returns the outermost menu or combo box that contains an item; -1 for other nodes."""
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:
             return -1
@@ -208,7 +210,7 @@ class _Screen:
         return outermost
 
     def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns for each node whether it overlaps the centre or a quarter of a node's box.
+        """Returns, for each node, whether it overlaps a given node's centre or a quarter of it.
 
         Args:
             position: the node that may be covered.
@@ -291,7 +293,7 @@ _CONTROLS = frozenset(
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # roles of elements that may look like any other role
-_LARGEST_SHARE = 0.1  # of the screen's area; larger elements are areas, not targets
+_LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are areas, not targets
 
 
 NamedElement = tuple[_ScreenNode, str]
@@ -347,7 +349,7 @@ class _Chooser:
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
         self._names = Counter[tuple[str, str]]()  # (key of the name, role) → number of rivals
-        self._texts = Counter[str]()  # key of a text → number of rivals that it may name
+        self._texts = Counter[str]()  # key of a text → number of rivals that the text may name
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):
@@ -378,7 +380,7 @@ class _Chooser:
         return False
 
     def _shape(self, position: int) -> str:
-        """Returns why an element is left out by its place in the tree; empty if it is not."""
+        """Returns why an element's place in the tree excludes it; empty if it does not."""
         if position in self._parts:
             return "part_of_control"
         allowed_keys = {"", self._keys[position]}
@@ -392,7 +394,7 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element is left out by its box or its rivals; empty if it is not."""
+        """Returns why an element's box or rivals exclude it; empty if they do not."""
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area
@@ -414,7 +416,7 @@ class _Chooser:
         return ""
 
     def is_unambiguous(self, position: int) -> bool:
-        """Returns whether no other element has the same name and role, or may have the same words.
+        """Returns whether the element's name and role, and its words, fit no other element.
 
         Ancestors and descendants are ignored, because they are at the same place.
         """

@@ -1,6 +1,6 @@
 """Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
-CUDAG does not require all of them. This pipeline adds the tool and the system prompt as files,
+CUDAG does not require all these files. This pipeline adds the tool and the system prompt as files,
 LLaMA-Factory's `dataset_info.json`, the split report, and the records in other layouts. Images are
 links, copies, JPEGs or annotated screenshots. records.py makes the records.
 """
@@ -63,8 +63,8 @@ from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 QWEN_VL = "qwen_vl"  # the folder of records for the training scripts of QwenLM and 2U1
-MADE = "cudag"  # the folder in the output of the stage `records` with images that are not links
-# Colours in annotated screenshots: red, green, blue.
+MADE = "cudag"  # in the output of the stage `records`, the folder of images that are not links
+# Colours in annotated screenshots. The numbers are red, green and blue.
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
 
@@ -96,7 +96,7 @@ def cudag_pictures(
 
 
 def _kept_image(source: DatasetTrajectory, image: str, screenshot: str) -> str:
-    """Returns the path of an image in the records of a trajectory, or else the screenshot."""
+    """Returns the path of an image in a trajectory's records, or, if missing, the screenshot."""
     kept = f"{MADE}/{image}"
     return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
@@ -107,13 +107,14 @@ def make_cudag_picture(
     """Writes an image that is not a link: an annotated screenshot, a JPEG or a copy.
 
     Args:
-        source: path of the screenshot, or of an image that was made of it before.
+        source: path of the screenshot, or of an image that was made from the screenshot before.
         target: path of the image to write.
         record: the record that names the image.
-        settings: of the datasets.
+        settings: the settings of the datasets.
 
     Returns:
-        See `Form.make_picture`. It is False if the screenshot of a JPEG cannot be decoded.
+        See `Form.make_picture`. False: a JPEG cannot be made, because the screenshot cannot be
+        decoded.
     """
     draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
     converts = target.endswith(".jpg") and not source.endswith(".jpg")
@@ -138,9 +139,10 @@ def prepare_cudag_pictures(
 ) -> None:
     """Writes JPEGs and annotated screenshots to the records; see `Form.prepare_pictures`.
 
-    The split of a dataset is not known yet. The hash of the task predicts it, so that annotated
-    screenshots are made for the test split. The prediction is wrong if tasks are joined or a group
-    is moved to an empty split; then the build of the dataset makes the missing images.
+    The split of the trajectory is not known yet, and is predicted by the hash of the task. If the
+    prediction is the test split, annotated screenshots are made. The prediction is wrong if tasks
+    are joined or a group is moved to an empty split; then the build of the dataset makes the
+    missing images.
     """
     without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
@@ -156,7 +158,7 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     """Draws the expected point and its tolerance on a copy of the screenshot.
 
     Returns:
-        Whether it was written; it is not if the screenshot cannot be decoded.
+        Whether the copy was written. False: the screenshot cannot be decoded.
     """
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
@@ -174,27 +176,27 @@ def _draw(picture: Pixels, metadata: CudagMetadata) -> None:
 
 
 def _half(metadata: CudagMetadata) -> tuple[int, int]:
-    """Returns the tolerance in pixels: half the width and half the height of its box."""
+    """Returns the tolerance in pixels, which is half the width and height of the drawn box."""
     width, height = metadata.image_size
     x, y = metadata.tolerance
     return round(x * width / RU_MAX), round(y * height / RU_MAX)
 
 
 _STAMP = "%Y%m%d_%H%M%S"
-SETTINGS_DETAIL = "settings"  # key of the result of `decisive_settings` in the summary
+SETTINGS_DETAIL = "settings"  # key of the summary; the value is the result of `decisive_settings`
 _CHOICES = (  # settings that config.json contains
     *("held_out_applications", "include_failed", "include_aborted", "include_contaminated"),
     *("include_avoidable_leaks", "include_unavoidable_leaks"),
     *("max_hidden_share", "prompt_style"),
 )
-_DECISIVE = (  # settings that two directories of the same prefix and user must share
+_DECISIVE = (  # settings that must be equal for all directories with the same prefix and user
     *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
 )
 
 
 def _generated_at(newest: datetime) -> datetime:
-    """Returns the time in the dataset's name: that of its newest recording, in whole seconds."""
+    """Returns the time in the dataset's name: the newest recording's time in whole seconds."""
     return newest.replace(microsecond=0)
 
 
@@ -204,14 +206,14 @@ def dataset_directory_name(
     """Returns the directory name that CUDAG requires: `{prefix}--{user}--{YYYYMMDD_HHMMSS}`.
 
     Raises:
-        ValueError: a setting cannot be used in a name; the message names it and the remedy.
+        ValueError: a setting cannot be used in a name; the message has the setting and the remedy.
     """
     newest = select(trajectories, settings).newest
     return _directory_name(_generated_at(newest), settings)
 
 
 def _prefix(settings: DatasetSettings) -> str:
-    """Returns the prefix of the name; it contains the prompt style unless this is `history`.
+    """Returns the prefix of the name, with the prompt style if the style is not `history`.
 
     Datasets with different prompt styles are therefore published next to each other.
     """
@@ -243,7 +245,7 @@ def _configuration(
     """Returns the content of `config.json`.
 
     Args:
-        settings: of the datasets.
+        settings: the settings of the datasets.
         time: the time in the dataset's name.
         tasks: task type → number of records in all splits.
         plan: the splits.
@@ -303,12 +305,12 @@ def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonVa
 
 
 def _split_ratios(settings: DatasetSettings) -> dict[str, float]:
-    """Returns the wanted share of groups in each split that is assigned by hash, 0 to 1."""
+    """Returns, for each split that is assigned by hash, the wanted share of groups, 0 to 1."""
     return {name: getattr(settings, f"{name}_ratio") for name in HASHED}
 
 
 def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """Returns format and quality of the training images; links and copies are the same format."""
+    """Returns format and quality of the training images; links and copies have the same format."""
     if settings.image_mode == "jpeg":
         return {"format": "jpeg", "quality": settings.jpeg_quality}
     return {"format": "png"}
@@ -317,7 +319,7 @@ def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
 def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
     """Returns LLaMA-Factory's `dataset_info.json`: an entry `<name_prefix>_<split>` per split.
 
-    The entry of the test split names the tests as conversations. To use the file, set
+    The entry of the test split names `test/records.jsonl`. To use `dataset_info.json`, set
     LLaMA-Factory's `dataset_dir` and `media_dir` to the dataset's directory, and `default_system`
     to the text of `system_prompt.txt`, because records have no system prompt.
     """
@@ -375,7 +377,7 @@ _DATA = ("train", "val", "held_out")  # data.jsonl consists of the files of thes
 # Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
-_TASK = "task "  # the key is this prefix and the task type
+_TASK = "task "  # start of a key, which the task type follows
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
@@ -418,7 +420,7 @@ def _details(finished: FinishedRows) -> Mapping[str, Any]:
     - `trajectories`: number of planned trajectories, by split
     - `task_counts`: number of records, by task type
     - `escaped`: numbers of escaped markers in prompts and in tool calls
-    - `empty_splits`: splits with a ratio above 0 but without a record; empty if there is no task
+    - `empty_splits`: splits with a ratio above 0 but no record; none if there is no task group
     - `settings`: see `decisive_settings`
 
     Raises:
@@ -467,7 +469,7 @@ def _kind_of(row: KeptRow) -> tuple[int, str]:
 def replaced_directories(
     _inputs: DatasetInputs, directory: str, published: Collection[str]
 ) -> list[str]:
-    """Returns the published directories that a new one replaces: those with its prefix and user.
+    """Returns the directories that a new one replaces: published ones of equal prefix and user.
 
     Args:
         directory: name of the new output.
@@ -479,8 +481,8 @@ def replaced_directories(
 def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
     """Returns a problem for each published directory that was built with other settings.
 
-    Only directories with the same prefix and user are compared, and only those of the same code
-    version, because a new version may have other defaults.
+    Only directories with the same prefix, user and code version are compared, because another code
+    version may have other defaults.
     """
     settings = inputs.settings.datasets
     family = f"{_prefix(settings)}--{settings.user}"
@@ -511,7 +513,7 @@ def _family(directory: str) -> str:
 
 
 def _union(out: Path) -> Iterator[bytes]:
-    """Yields the content of `data.jsonl`: the records of all splits, split after split."""
+    """Yields the content of `data.jsonl`: the records of train, then val, then held_out."""
     for split in _DATA:
         path = out / f"{split}.jsonl"
         if path.is_file():
@@ -522,7 +524,8 @@ def _union(out: Path) -> Iterator[bytes]:
 def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
     """Yields a JSON array of a split's records with the system prompt in the human turn.
 
-    Training scripts that cannot be given a system prompt read it. Each record is on its own line.
+    The array is for training scripts that do not take a separate system prompt. Each record is on
+    a line of its own.
 
     Args:
         path: the JSON Lines file of the split.
@@ -541,7 +544,7 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 
 
 class CudagForm(Form):
-    """Adds images that are not links, records in other layouts, and directories with a time."""
+    """Adds images that are not links, records in other layouts, and directory names with a time."""
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
         """Counts the markers in the instruction, once for all prompts that contain it."""
@@ -571,7 +574,7 @@ class CudagForm(Form):
                 yield f"{QWEN_VL}/{split}.json", _conversations(path, prompt)
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Puts each dataset into a directory with a CUDAG name, and checks that its settings fit.
+        """Puts each dataset into a directory with a CUDAG name, and adds a check of its settings.
 
         A new directory replaces the earlier ones of the same prefix and user.
         """

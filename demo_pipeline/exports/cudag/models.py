@@ -1,7 +1,7 @@
 """Defines ids, metadata, coordinates and tolerances of CUDAG records.
 
 RU (resolution units) are coordinates from 0 to 1000 on each axis, whatever the size of the image.
-A tolerance is the distance from the point at which a prediction still counts as correct.
+A prediction counts as correct if its distance from the expected point is at most the tolerance.
 """
 
 import hashlib
@@ -60,8 +60,8 @@ def to_ru(x: float, y: float, size: Pair) -> Pair:
 def cudag_id(name: str) -> str:
     """Returns a name as a CUDAG id, which may contain only letters, digits, `_` and `-`.
 
-    Other characters become `_`. If there are any, `_` and 6 hexadecimal digits of the name's
-    SHA-256 follow, so that different names have different ids.
+    Other characters become `_`. If the name contains other characters, `_` and 6 hexadecimal digits
+    of the name's SHA-256 are appended, so that different names have different ids.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if safe == name:
@@ -109,7 +109,7 @@ class CudagMetadata(NamedTuple):
 
 
 _CLICKS = (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK)
-_LARGEST_SHARE = 0.1  # of the screen's area; in a larger area, the exact point matters
+_LARGEST_SHARE = 0.1  # share of the screen's area; a larger container does not count as a target
 # Roles of containers, documents, tables and text areas, in which the exact point matters.
 _AREAS = frozenset(
     {
@@ -173,8 +173,8 @@ def target_tolerance(
 
     The tolerance is the distance from the point to the nearer edge of the target. Scrolls and drags
     have tolerances of their own in the settings. `default_tolerance` is used for actions without a
-    target and for targets that are containers, such as tables. A large container is not a target at
-    all. The tolerance of a drag applies to its start and its end.
+    target and for targets that are containers, such as tables. A large container does not count as
+    a target. The tolerance of a drag applies to its start and its end.
 
     Args:
         action: the action of the step.

@@ -1,10 +1,11 @@
 """Rules for a single CUDAG record.
 
 The models `CudagRecord` and `CudagTest` declare what the CUDAG document requires of the records of
-all datasets. Further rules compare coordinates with metadata, among them the invariant
-RU(real_coords, image_size) = coordinate from the section "Coordinate System" of the document; RU
-(resolution units) are coordinates from 0 to 1000. `Scope` says for each rule which datasets must
-follow it. validator.py has the rules between records, and those for files.
+all datasets. Further rules compare coordinates with metadata. One of these rules is the invariant
+in the section "Coordinate System" of the document: RU(real_coords, image_size) = coordinate. RU
+(resolution units) are coordinates from 0 to 1000. Each rule has a `Scope`, which says which
+datasets must follow the rule. validator.py has the rules that compare records with each other, and
+the rules for files.
 """
 
 import re
@@ -117,11 +118,11 @@ _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 # The keys of metadata that must be [0, 0], by the number of coordinates in the calls: 0, 1, 2.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
-_DOCUMENTED = "documented"  # type of the errors that have a message of the CUDAG document
+_DOCUMENTED = "documented"  # type of the errors whose message comes from the CUDAG document
 
 
 def _documented(message: str) -> PydanticCustomError:
-    """Returns an error with a message of the CUDAG document."""
+    """Returns an error whose message comes from the CUDAG document."""
     return PydanticCustomError(_DOCUMENTED, "{message}", {"message": message})
 
 
@@ -284,7 +285,7 @@ def _parsed(model: type[DocumentT], value: object) -> DocumentT | list[CudagFaul
 
 
 def _code(location: Location) -> str:
-    """Returns the problem code for a field: its name, or the name of its part of a record."""
+    """Returns the problem code for a field: the key, in record or metadata, that contains it."""
     names = [part for part in location if isinstance(part, str)]
     if not names:
         return "record_type"
@@ -357,7 +358,7 @@ def eval_faults(value: Any) -> Iterator[CudagFault]:
 
 
 def _start_faults(metadata: _TestMetadata) -> Iterator[CudagFault]:
-    """Yields a fault if the start of a drag is outside the image, or another action has a start."""
+    """Yields a fault if a drag starts outside the image, or if another action has a start."""
     start = metadata.start_coords
     size = metadata.image_size
     if start is None:
@@ -372,11 +373,11 @@ def _start_faults(metadata: _TestMetadata) -> Iterator[CudagFault]:
 def picture_faults(
     record: object, key: str, files: NamedFiles, folder: str
 ) -> Iterator[CudagFault]:
-    """Yields the faults of a record's image: it cannot be opened, or its metadata is wrong.
+    """Yields the faults of a record's image: it cannot be opened, or is not as the record says.
 
     Args:
         record: the record, which may be invalid.
-        key: the key with the path of the image. A path that is not allowed has no fault here.
+        key: the key with the path of the image. Paths that are not allowed are reported elsewhere.
         files: the files of the dataset.
         folder: the folder to which the path is relative: empty or `test/`.
     """
@@ -417,7 +418,7 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 
 
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    """Yields the faults of a path that the CUDAG document allows."""
+    """Yields the faults that an image path has although the CUDAG document allows the path."""
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")
     if not path.endswith(endings):
@@ -479,10 +480,10 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 
 
 def _acting(calls: Sequence[object]) -> Iterator[object]:
-    """Yields the calls without moves after which the pointer only rests.
+    """Yields the calls, except for moves that only let the pointer rest before another call.
 
-    The move directly before `left_click_drag` is the start of the drag, and a last move is an
-    action of its own.
+    Two moves are not left out: a move directly before `left_click_drag`, which is the start of the
+    drag, and a move that is the last call, which is an action of its own.
     """
     for call, after in zip(calls, [*calls[1:], None], strict=True):
         is_move = member(call, "arguments", "action") == "mouse_move"
@@ -500,7 +501,7 @@ def _is_place(value: object) -> TypeGuard[list[float]]:
 def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: Sequence[int]
 ) -> Iterator[CudagFault]:
-    """Yields a fault if a pixel in the metadata is not the coordinate of the call.
+    """Yields a fault if a pixel in the metadata does not match the coordinate of the call.
 
     Args:
         key: the key of the pixel.
@@ -516,7 +517,7 @@ def _invariant(
     if off := max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1])):
         message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
         remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
-        scope = Scope.OURS  # a difference of 1 RU can be another kind of rounding
+        scope = Scope.OURS  # a difference of 1 RU can come from other rounding
         if off > 1:
             scope = Scope.SHARED
         yield CudagFault("ru_invariant", message, remedy, scope)
@@ -542,7 +543,7 @@ def _our_metadata_faults(
     except ValidationError as error:
         for location, message in explain(error):
             yield ours("metadata_type", f"metadata.{field_name(location)}: {message}")
-    if unknown := len(metadata) - len(declared):  # their names may be typed text
+    if unknown := len(metadata) - len(declared):  # not named: keys may be typed text
         yield ours("metadata_key", f"metadata has {counted(unknown, 'unknown keys')}")
 
 
@@ -551,7 +552,7 @@ def cudag_record_problems(
 ) -> list[Problem]:
     """Returns the problems of a line of this pipeline; see `record_checks.Checked`.
 
-    The image is not checked: it is a screenshot of the trajectory, or is made of it later.
+    The image is not checked: it is a screenshot of the trajectory, or is made from one later.
     """
     problems = (fault.problem(file, line, ours=True) for fault in training_faults(record))
     return [problem for problem in problems if problem]

@@ -179,9 +179,9 @@ class RecordDraft(NamedTuple):
         as typing, because a CUDAG test compares places.
 
         A test expects the last call of the record, and `real_coords` is the place of this call. For
-        a drag it is the end; `start_coords` is the start. `person_coords` is the place where the
-        person pointed, even if the test expects the centre of the target. `target_bbox` is present
-        only if each point of the target is accepted.
+        a drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the place
+        where the person pointed, even if the test expects the centre of the target. `target_bbox`
+        is [0, 0, 0, 0] unless each point of the target is accepted.
         """
         if not self.metadata.has_coordinate:
             return {}
@@ -261,7 +261,7 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
 
 
 def _end_draft(source: Source, history: Sequence[str]) -> RecordDraft | Excluded:
-    """Returns the record that ends the task; its step index follows that of the last step."""
+    """Returns the record that ends the task; its step index is the last step's index plus 1."""
     trajectory = source.trajectory
     settings = source.settings
     screenshot = trajectory.final_screenshot

@@ -44,7 +44,7 @@ from demo_pipeline.problems import Problem, Severity
 _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
 _OUR_FILES = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
-_TESTS = RECORD_FILES["test"]  # the records of the test split as conversations; only ours
+_TESTS = RECORD_FILES["test"]  # test records as conversations; only our datasets have them
 _REQUIRED = (  # kind, the directory that problems name, name in this directory
     ("directory", "./", "images/"),
     ("directory", "./", "test/"),
@@ -65,7 +65,7 @@ def validate_cudag(path: Path) -> list[Problem]:
     """Returns the problems of a dataset, in the order of its files.
 
     A dataset of this pipeline (see `generator` in config.json) must follow all rules. Datasets of
-    other generators must follow the CUDAG document; `Scope` says what happens to them otherwise.
+    other generators must follow the CUDAG document; `Scope` says how further rules apply to them.
     """
     if not _is_kind(path, "directory"):
         remedy = "give the directory of a dataset"
@@ -106,8 +106,8 @@ class _RecordPlace(NamedTuple):
     """The place of a record.
 
     Attributes:
-        split: of the record.
-        file: name of the file, as problems have it.
+        split: the split of the record.
+        file: name of the file, as problems contain it.
         line: 1-based number of the line, or of the entry in test.json.
     """
 
@@ -145,13 +145,13 @@ class _Validation:
         self._ours = False  # whether this pipeline wrote the dataset
         # (Kind of key, key) → the first record with this key.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # SHA-256 of an image → two records in different splits that have it.
+        # SHA-256 of an image → two records, in different splits, with this image.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
-        self._lines: dict[bytes, object] = {}  # hash of a line, except in the test split → its id
+        self._lines: dict[bytes, object] = {}  # hash of a line outside the test split → record id
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        """Adds the problems of faults at a place, as far as the dataset must follow the rules."""
+        """Adds the faults at a place as problems, unless the dataset need not follow the rule."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
@@ -231,7 +231,7 @@ class _Validation:
                 self._report(file, number, *self._repeated(here, record, "id", "image"))
 
     def check_tests(self) -> None:
-        """Checks the entries of test.json, and in our datasets test/records.jsonl."""
+        """Checks the entries of test.json and, if the dataset is ours, test/records.jsonl."""
         file = "test.json"
         entries = self._load("test/test.json", file)
         if not isinstance(entries, list):
@@ -258,7 +258,8 @@ class _Validation:
     def _check_conversations(self, tests: Sequence[object]) -> None:
         """Checks test/records.jsonl against the entries of test.json.
 
-        It has a line for each entry, in the same order, and lines of actions without a place.
+        test/records.jsonl must have a line for each entry, in the same order. It also has lines for
+        actions without a place, which have no entry.
         """
         remaining_tests = iter(tests)
         lines_with_place = 0
@@ -278,7 +279,7 @@ class _Validation:
     def _repeated(
         self, here: _RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
     ) -> Iterator[CudagFault]:
-        """Counts a record, and yields the faults that an earlier record causes.
+        """Counts a record, and yields the faults that its comparison with earlier records shows.
 
         Ids and image paths must be unique. Records of a trajectory must be in one split. The same
         image with the same prompt must not be in two splits.
@@ -327,13 +328,13 @@ class _Validation:
                 yield shared("split_leak", message, "put all records of a task into one split")
 
     def _seen(self, kind: str, key: str | bytes, here: _RecordPlace) -> _RecordPlace:
-        """Returns the first record with a key; that is this record if no earlier one has it."""
+        """Returns the first record with a key: an earlier record, or else the record `here`."""
         return self._first.setdefault((kind, key), here)
 
     def check_data(self) -> None:
-        """Checks that data.jsonl is the union of the splits.
+        """Checks that data.jsonl is the union of train, val and held_out.
 
-        Lines that are equal to a line of a split were checked there already.
+        A line that equals a line of one of these splits is not checked again.
         """
         file = "data.jsonl"
         for number, line, digest in self._each_line(file):
@@ -382,8 +383,9 @@ class _Validation:
     def _report_faults(self, report: Any) -> Iterator[CudagFault]:
         """Yields the faults of the split report.
 
-        These are trajectories with another split than their records, task groups in two splits, and
-        splits with a ratio above 0 that have no record although there are task groups.
+        The faults are: a trajectory whose split in the report is not the split of its records, a
+        task group in two splits, and a split with a ratio above 0 that has no record although there
+        are task groups.
         """
         groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")
@@ -442,7 +444,7 @@ def _person_place(metadata: object) -> list[int]:
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
-    """Yields the faults of a line of test/records.jsonl, and its differences from its test.
+    """Yields the faults of a line of test/records.jsonl, and the differences from its test.
 
     Args:
         line: the line.

@@ -1,4 +1,4 @@
-"""The base class of the pydantic models of all file formats, and the validation of JSON by them.
+"""The base class of the pydantic models of all file formats, and the validation of JSON by models.
 
 The models keep keys that they do not declare. Validation reports a rejected value as a `Problem`
 with file, line and field instead of raising an exception.

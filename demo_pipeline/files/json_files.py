@@ -286,7 +286,7 @@ def read_bytes(path: Path, file: str) -> bytes:
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
     r"""Returns a value as JSON in UTF-8 with a final newline.
 
-    Keys keep their order; those of models are in the order of declaration. A lone surrogate is
+    Keys keep their order; the keys of models are in the order of declaration. A lone surrogate is
     written as an escape such as `\ud800`.
 
     Args:

@@ -1,7 +1,7 @@
 """Writes and reads Parquet files, and checks them against a declared schema.
 
-The module that writes a table declares its columns. Each has a description and may have a domain,
-which is the set of its allowed values: a list, a range or a pattern.
+The module that writes a table declares its columns. Each column has a description and may have a
+domain, which is the set of its allowed values: a list, a range or a pattern.
 """
 
 import json
@@ -361,8 +361,8 @@ def read_table(
         path: the file.
         schema: the schema of the result; None: the schema of the file. A column that the file
             lacks becomes null, a column that the schema lacks is ignored, and types are cast.
-        columns: the names of the columns to read; None: all. The result has them in the order of
-            the schema.
+        columns: the names of the columns to read; None: all. The result has the columns in the
+            order of the schema.
 
     Raises:
         pa.ArrowInvalid: the file is not a Parquet file, a value cannot be cast to the type of the

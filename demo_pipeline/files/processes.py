@@ -34,7 +34,7 @@ def reduced_python_gc(new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
     """Makes garbage collections rare in a `with` block or a decorated function.
 
     UI trees contain no reference cycles. With Python's usual thresholds, a third of the time of a
-    build is spent searching them for cycles.
+    build is spent searching the trees for cycles.
 
     Args:
         new_objects: the number of new objects between two collections.

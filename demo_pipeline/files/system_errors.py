@@ -1,7 +1,7 @@
 """Distinguishes errors of the machine, such as a full disk, from errors of a single file.
 
 Errors of the machine are transient: they end by themselves, or when a person makes room. A file
-must not be rejected because of them.
+must not be rejected because of an error of the machine.
 """
 
 import errno

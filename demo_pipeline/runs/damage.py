@@ -1,4 +1,4 @@
-"""Finds damaged outputs, and names the demonstration and the command that rebuilds them.
+"""Finds damaged outputs; names the demonstration of each, and the command that rebuilds it.
 
 The store compares files with manifests, but it knows neither assets nor the command line. Therefore
 the messages that name a command are written here.

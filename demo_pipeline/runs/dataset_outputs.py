@@ -77,7 +77,7 @@ class DatasetOutput(Output[DatasetInputs]):
         return names
 
     def plan(self) -> BuildPlan[DatasetInputs]:
-        """Plans a build from the trajectories, the datasets that it reads, and its source."""
+        """Plans a build from the trajectories, the datasets and the source that the stage reads."""
         stage = self.stage
         workspace = self.graph.workspace
         versions: dict[str, Version] = {}

@@ -95,7 +95,7 @@ def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
 
     Args:
         attempts: the number of failed attempts.
-        first: the pause after the first; it is doubled after each further attempt, up to
+        first: the pause after the first attempt; it is doubled after each further attempt, up to
             `LONGEST_PAUSE_SECONDS`.
     """
     return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)

@@ -130,7 +130,7 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 
 
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
-    """Returns the meta.json of the upload and that of the stored recording, which may differ."""
+    """Returns the meta.json of the upload and of the stored recording; the two may differ."""
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:

@@ -57,8 +57,8 @@ class Cause(StrEnum):
     """A kind of change since an output was built.
 
     Attributes:
-        CODE: the code version of its stage changed.
-        SETTINGS: a setting that its stage reads changed.
+        CODE: the code version of the stage changed.
+        SETTINGS: a setting that the stage reads changed.
         INPUTS: an input changed, or cannot be used.
         FILES: a file of the output is missing or damaged.
     """
@@ -96,7 +96,7 @@ class Refused:
     """The state of an output whose last build rejected the present inputs.
 
     Attributes:
-        version: an earlier version, which readers still get; None without one.
+        version: an earlier version, which readers still get; None if there is none.
         why: the reason, for people.
     """
 
@@ -274,7 +274,7 @@ class Graph:
     def read_records(self) -> None:
         """Compares all records with their manifests, and leaves out damaged demonstrations.
 
-        It does so only at the first call, before the first dataset of a run is built. Thus every
+        Only the first call does this, before the first dataset of a run is built. Thus every
         dataset of the run leaves out the same demonstrations.
         """
         if self._read_records:

@@ -175,7 +175,7 @@ def _failure(check: str, url: str, error: Exception) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    """Returns the path if it exists, otherwise the nearest folder above it that does."""
+    """Returns the path if it exists, otherwise the nearest existing folder above it."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 

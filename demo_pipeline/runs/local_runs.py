@@ -149,7 +149,7 @@ class LocalRuns:
                 yield self._result(key, answer or _KILLED)
 
     def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
-        """Returns the result of a demonstration, from the store, or from its run if it failed."""
+        """Returns the result of a demonstration: from the store, or from a run that failed."""
         for failure in answer.failures:
             problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
             problems: tuple[Problem, ...] = (problem,)

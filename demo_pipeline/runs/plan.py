@@ -90,7 +90,8 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
     """Returns why an output would be built.
 
-    If its settings changed, the reason names them, provided that an earlier build noted the values.
+    If settings changed, the reason names these settings, provided that an earlier build noted the
+    values.
     """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"

@@ -43,7 +43,7 @@ def committed_statistics(workspace: Workspace) -> Tables:
 
 
 def current_statistics(workspace: Workspace) -> Tables:
-    """Counts the statistics of the present outputs, without committing them.
+    """Counts the statistics of the present outputs; commits nothing.
 
     For a store in a bucket, the committed statistics are returned instead, because counting would
     download every dataset.

@@ -136,7 +136,7 @@ def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
 def parents_that_always_exist(stage: Stage[DatasetInputs]) -> list[str]:
     """Returns the names of the inputs of a dataset that no settings can switch off.
 
-    Training exports are not among them.
+    Inputs that are training exports are left out.
     """
     always_built = STAGE_BY_NAME.keys() | {other.name for other in _AFTER_EXPORTS}
     return [name for name in stage.inputs if name in always_built]
@@ -151,13 +151,13 @@ def upstream(stage: Stage[DatasetInputs], settings: Settings) -> list[str]:
 
 
 def store_views() -> tuple[View, ...]:
-    """Returns all SQL views over a store: those over datasets, then those over demonstrations."""
+    """Returns all SQL views over a store: views over datasets, then views over demonstrations."""
     views: list[View] = []
     for export in training_exports().values():
         views += export.views
     return (*views, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
 
 
-# If an export of another package is unusable, every command ends with its error message.
+# If an export of another package is unusable, every command ends here, with an error message.
 for _own_export in own_exports():
     training_export(_own_export)

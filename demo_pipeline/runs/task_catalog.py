@@ -89,7 +89,7 @@ def _committed_index(workspace: Workspace) -> TaskIndex | None:
 
 
 def task_instruction(workspace: Workspace, task_id: str) -> str:
-    """Returns the instruction of a task in the committed catalog; empty if it has no such task.
+    """Returns the instruction of a task in the committed catalog; empty if the catalog lacks it.
 
     Raises:
         MissingOutput: the committed catalog is damaged.

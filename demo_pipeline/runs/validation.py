@@ -127,7 +127,7 @@ def _meta_warning(code: str, message: str) -> Problem:
 def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
-    """Yields the problems that the stages `events` and `actions` find, and those of the scans."""
+    """Yields problems that the stages `events` and `actions` find, and problems of the scans."""
     tables = scratch / "events"
     actions = scratch / "actions"
     tables.mkdir()

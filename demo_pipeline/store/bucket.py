@@ -435,7 +435,7 @@ class Bucket:
     def ages(self, within: str = "") -> dict[str, float]:
         """Returns path of a version → the time since which it is unpublished, in epoch seconds.
 
-        For a version that was never superseded, it is the time at which the version was written.
+        For a version that was never superseded, the time at which it was written is returned.
         Versions that are not complete are listed, too. Objects outside of versions are ignored.
 
         Args:

@@ -140,7 +140,7 @@ class Store:
         return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
-        """Yields the current version of many outputs, each after a local folder with its content.
+        """Yields a pair for each output: a local folder with its content, and its current version.
 
         Outputs that are missing or not complete are left out. The folders are strings, because a
         string takes a tenth of the memory of a `Path`.

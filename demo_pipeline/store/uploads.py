@@ -128,8 +128,8 @@ class Uploads:
     def identity(self, demonstration: str) -> str | None:
         """Returns the fingerprint of an upload, which changes when one of its three files changes.
 
-        It is part of recipes. In a folder, it is a hash of the bytes of the files; in a bucket,
-        only of their listing. None if the files cannot be read.
+        The fingerprint is part of recipes. In a folder, it is a hash of the bytes of the files; in
+        a bucket, only of their listing. None if the files cannot be read.
         """
         if self.copies:
             return self.listed(demonstration)
@@ -218,7 +218,7 @@ class Uploads:
     def _refused(self, demonstration: str) -> Iterator[Problem]:
         """Yields a problem for each file of a folder that cannot be read or is a wrong link.
 
-        To find out, it reads a byte of each file. In a bucket, nothing is examined.
+        To find out, a byte of each file is read. In a bucket, nothing is examined.
         """
         objects = self.objects
         if not isinstance(objects, Folder):

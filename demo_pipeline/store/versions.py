@@ -201,7 +201,7 @@ def linked_version(link: str) -> str | None:
 
 
 def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
-    """Returns the manifest with these bytes; None if its hash does not match the folder.
+    """Returns the manifest with these bytes; None if their hash is not that in the folder name.
 
     Args:
         data: the bytes; None if the file is missing.
@@ -316,7 +316,7 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 
     Raises:
         ChangedOutput: a file that is hard-linked from one of `hardlink_sources` has another size
-            than in the manifest of its version.
+            than the manifest of the source says.
         StorageError: an entry is neither a plain file nor one of the links, or its name is not
             Unicode.
     """

@@ -77,8 +77,8 @@ def calibrate(
 ) -> Calibration:
     """Finds the clock and the canvas of a recording, so that frames can be chosen by them.
 
-    Decodes one stretch of video. If it holds too little evidence, more stretches follow. Up to four
-    later parts of the video show whether the clock drifts and whether it still holds.
+    Decodes one stretch of video. If this stretch holds too little evidence, more stretches follow.
+    Up to four later parts of the video show whether the clock drifts and whether it still holds.
 
     Args:
         manifest: names the size of the video, and the time and monitor of meta.json.

@@ -32,8 +32,8 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-# Video pixels. If less than this of a pointer is inside the screen, it may change no cell (8 x 8
-# pixels).
+# Video pixels. If less than this of a pointer is inside the screen, the pointer may change no cell
+# (8 x 8 pixels).
 LEAST_SHOWN_PX = 8.0
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
@@ -212,8 +212,9 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-SAME_SHAPE = 0.02  # largest relative difference of a documented scale across and down
-# Share of the pointer's logged positions. An event scale fits if it puts as many inside the video.
+SAME_SHAPE = 0.02  # largest relative difference of the documented scales across and down
+# An event scale fits if it puts at least this share of the pointer's logged positions inside the
+# video.
 FITTING_SHARE = 0.9
 
 

@@ -18,7 +18,7 @@ EARLIEST_START_S = 1e9  # epoch seconds, 2001; smaller numbers are not dates
 LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger numbers are not dates
 
 META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after meta.timestamp
-FFMPEG_UNCERTAINTY_MS = 20.0  # between the start time that ffmpeg prints and the first frame
+FFMPEG_UNCERTAINTY_MS = 20.0  # from the start time that ffmpeg prints to the first frame, at most
 
 DECIMALS = 6  # decimal places of seconds and of epoch milliseconds in written files
 
@@ -104,7 +104,7 @@ class Clock:
         """Converts a video time (seconds) to an event time (epoch milliseconds).
 
         A shift that moves events to later video times leaves video times that no event time maps
-        to. They become the event time just before the shift.
+        to. Such video times are converted to the event time just before the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")

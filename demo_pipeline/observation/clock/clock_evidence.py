@@ -27,16 +27,17 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
 _MIN_MOVES = 12  # moves between frames; fewer are not evidence
-# Moves, if frames that repeat the frame before are left out. When fewer than 24 were enough, the
+# Least number of moves if frames that repeat the frame before are left out. With a lower limit, the
 # logs of other videos fitted a video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
-# Nats: the log-likelihood ratio of "every second move is confirmed" to "moves are confirmed by
-# chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had less.
-# 3.5 % of the right clocks had less, too, but none with 24 moves. In a video with large redraws, 24
-# moves fitted a scale of 1.75 at a lag of 2.4 s; a scale of 1.0 and a lag of 0.03 s are right.
+# Least log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
+# chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of the wrong ones
+# had a smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
+# In a video with large redraws, 24 moves fitted a wrong clock, with a scale of 1.75 and a lag of
+# 2.4 s; right are a scale of 1.0 and a lag of 0.03 s.
 _MIN_SURPRISE = 16.0
-# Share of the cells. Larger redraws count as this large. Otherwise a single move that a redraw of
-# the whole screen does not confirm would be unlimited evidence for a lag.
+# Share of the cells. A larger redraw counts as a redraw of this share. Otherwise a single move that
+# a redraw of the whole screen does not confirm would be unlimited evidence for a lag.
 _REDRAWN = 0.98
 # The score of a lag is the share of the moves that the video confirms at this lag.
 _MIN_SCORE = 0.3  # the best lag needs at least this score
@@ -44,7 +45,7 @@ _MIN_CONTRAST = 2.0  # the best score must be this many times the score of every
 _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samples
 # A lag is a rival if it is further from the best lag than the larger of these two.
 _RIVAL_S = 0.3  # seconds
-_RIVAL_FRAMES = 3  # frame distances; they decide in a video with a low frame rate
+_RIVAL_FRAMES = 3  # frame distances; the larger of the two if the frame rate is low
 _NEAR_FRAMES = 2  # frame distances on each side of the best lag that may belong to its plateau
 _PLATEAU = 0.85  # of the best score; the uncertainty is half the width of the lags that reach it
 _SUMMIT = 0.95  # of the best score; the result is the middle of the lags that reach it
@@ -130,7 +131,8 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
 def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first_s: float) -> Clock:
     """Returns the logged clock, with the drift and the scale that the pointer's moves show.
 
-    If the pointer's moves contradict the logged clock, it becomes as uncertain as the difference.
+    If the pointer's moves contradict the logged clock, the logged clock becomes as uncertain as the
+    two clocks differ.
 
     Args:
         logged: from the start time that ffmpeg printed. This time is trusted most, so the first
@@ -317,7 +319,7 @@ _RESTLESS = 0.3  # of the time; a band that changes more often changes by itself
 # 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
 _MIN_NATS = 14.0
 _CONTRAST = 2.5  # times the ratio of every rival, because bursts of typing resemble each other
-_SHARP = 2.0  # times the ratio of the lags beside it, because a burst also fits a little off
+_SHARP = 2.0  # times the ratio of lags beside the best, because bursts also fit near the best lag
 _KEY_RIVAL_S = 0.35  # seconds; a lag further than this from the best one is a rival
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
 _MIN_ANSWERED = 0.4  # of the keys; at least this share must be followed by a change

@@ -1,8 +1,8 @@
 """Searches the video for evidence of the clock, and checks whether the clock holds to the end.
 
 The search decodes one stretch of the video after the other until the pointer, typing or other
-inputs show the clock. Afterwards it decodes a few later parts of the video. A part that shows a
-clock of its own widens the uncertainty until it covers this clock, too.
+inputs show the clock. Afterwards it decodes a few later parts of the video. If a part shows a clock
+of its own, the uncertainty is widened so that it covers the part's clock, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,21 +35,23 @@ PART_S = 30.0  # seconds of video for each checked part: videos slip by 1 or 2 f
 MAX_PARTS = 4  # checked parts; few, because the decode pass decodes their frames again
 PART_MOVES = 24  # moves between frames in a checked part, twice the number that shows a lag
 PART_KEYS = 24  # keys in a checked part, twice the number that shows a lag
-# Earliest and latest character after its key, seconds, if the clock is right. Measured: 0.00 to
-# 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12) makes the clock look
+# Least and most seconds from a key to its character if the clock is right. Measured: 0.00 to 0.04
+# in most programs, 0.06 in the simulator. A slower program (0.11, 0.12) makes the clock look
 # less certain than it is.
 ECHO_S = (-0.015, 0.065)
-# Milliseconds from a frame to its press, at least. They cover an uncertain part that differs less.
+# Least time from a frame to its press, milliseconds. If the uncertain clock of a part differs by no
+# more than this, the time covers the difference.
 MIN_LEAD_MS = 50
 LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
-# Frames decoded for a part with moves, at most: ten seconds at 30 frames a second. The limit is not
-# in seconds, because ten seconds at 8 frames a second hold only 19 moves. A part with too few moves
-# in these frames is not checked.
+# Maximum number of frames decoded for a part with moves: ten seconds at 30 frames a second. The
+# limit is not in seconds, because ten seconds at 8 frames a second hold only 19 moves. A part with
+# too few moves in these frames is not checked.
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch
-# The busiest stretch begins at most this many seconds after the first movement, and at most this
-# share of the video after it, because nothing checks the clock before that stretch.
+# The busiest stretch is searched for near the first movement, because nothing checks the clock
+# before that stretch. It begins at most BUSY_S seconds after the first movement, and at most
+# BUSY_SHARE of the rest of the video after it.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in a stretch, three times the number that shows a lag

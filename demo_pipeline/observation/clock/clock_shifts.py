@@ -23,7 +23,7 @@ MAX_WINDOWS = 3  # windows to try, those with most input first, until the video 
 MIN_INPUTS = 12  # positions or keys; a window with fewer is not evidence
 MOST_MS = 60_000.0  # milliseconds above the smallest possible shift that are searched
 LEAST_MS = 2_000.0  # milliseconds searched in each direction, so that the right lag can stand out
-SLACK_MS = 50.0  # milliseconds beyond the limits, because a line may be written this much late
+SLACK_MS = 50.0  # milliseconds searched beyond the limits; a line may be written this late
 
 
 @dataclass(frozen=True)

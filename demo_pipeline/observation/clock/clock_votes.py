@@ -32,7 +32,7 @@ from demo_pipeline.recording.key_names import lookup
 # factor 4.9), because both recordings had the same movement of the pointer. The largest score of
 # the other 101 was 17.1, with a factor of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
-_MIN_INPUTS = 2  # times; a single time fits every change
+_MIN_INPUTS = 2  # least number of input times; a single time fits every change
 _RIVAL_S = 0.4  # seconds; lags further than this from the best lag are rivals; answers take less
 _LAG_STEP_S = 0.02  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
@@ -173,8 +173,8 @@ class _InputVotes:
     def clock(self, lag_s: float, scale: float) -> Clock:
         """Returns the clock in the middle of the lags around `lag_s` that score nearly as high.
 
-        The uncertainty is half their width, and half a frame. Without moves of the pointer, their
-        width is the range of times that an answer may take.
+        The uncertainty is half the width of these lags, plus half a frame. Without moves of the
+        pointer, their width is the range of times that an answer may take.
         """
         lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
         nats = self.moved(lags, scale) + self.answered(lags)

@@ -6,8 +6,8 @@ during the decode pass.
 
 Both test candidate canvases: a canvas *explains* a move of the pointer if cells changed where this
 canvas puts the pointer. A change of resolution redraws the whole screen. Its time is therefore that
-of a large redraw between the last move that the old canvas explains and the first move that it does
-not explain. If the new resolution is not among the candidates, it stays unknown.
+of a large redraw between the last move that the old canvas explains and the first move that the old
+canvas does not explain. If the new resolution is not among the candidates, it stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,8 +75,8 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
     """Returns the desktops whose size is that of the recorded screen at their time.
 
-    A desktop may span several displays. If none has the size of `base`, the canvas at the start of
-    the recording, the result is therefore empty. A desktop that is longer than `base` along one
+    A desktop may span several displays. The result is therefore empty if no desktop has the size of
+    `base`, the canvas at the start of the recording. A desktop that is longer than `base` along one
     side only is left out, because somebody may have connected a second display.
     """
     all_desktops = list(desktops)
@@ -144,12 +144,13 @@ UNKNOWN_COST = 0.6
 # Share of all cells that a change to an unknown scale must redraw. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# Share of the largest redraw. A redraw that is at least this large may be the change of resolution.
+# Share of the largest redraw. Every redraw that reaches this share of it may be the change of
+# resolution.
 COMPARABLE = 0.5
 # Share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the moves, a
 # scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
-# Moves. Candidates are equally likely if the moves that they explain differ by at most this number.
+# Candidates are equally likely if the numbers of moves that they explain differ by at most this.
 AMBIGUOUS = 1.0
 LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
 # Extra cost of each candidate over the one before it in the list. If two explain the same moves,
@@ -357,7 +358,7 @@ class _Redraw(NamedTuple):
 
     Attributes:
         start_ms, end_ms: the redraw lies between these times, epoch milliseconds.
-        share: of the cells that changed.
+        share: share of the cells that changed.
     """
 
     start_ms: float
@@ -433,7 +434,7 @@ class _CanvasEvidence:
     def is_due(self) -> bool:
         """Whether to compute `change` now.
 
-        To save time, that is so while moves are few, and later each time their number has doubled.
+        True while there are few moves; later, to save time, only when their number has doubled.
         """
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
@@ -496,8 +497,8 @@ class _CanvasEvidence:
     def _canvas(self, costs: Floats, state: int, *, is_certain: bool) -> Canvas | None:
         """Returns the canvas of the state after a change; None if it is in doubt.
 
-        It is in doubt if it explains too few moves, or if another candidate is nearly as good and
-        puts the lower right corner of the screen elsewhere.
+        The canvas is in doubt if it explains too few moves, or if another candidate is nearly as
+        good and puts the lower right corner of the screen elsewhere.
 
         Args:
             costs: (moves after the change, states).

@@ -30,8 +30,8 @@ from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 
-# Comparisons of an action with its scan that wait until the scale of the scan is known. Each holds
-# up to four screens of 0.5 MB in 1080p.
+# Maximum number of comparisons (of an action with its scan) that wait until the scan's scale is
+# known. Each comparison holds up to four screens; a screen takes 0.5 MB in 1080p.
 MOST_HELD = 16
 
 Requests = Sequence[FrameRequest]
@@ -43,7 +43,7 @@ For the scale None, no target has a box.
 
 
 class ScaledRequests:
-    """Makes the requests of all actions for each scale that the boxes of trees may have.
+    """Makes a request for each action at each scale that the boxes of its tree may have.
 
     Some recorders log accessibility trees in other units than the pointer. The *scale* is the
     factor by which the boxes of such a tree must be multiplied; it is 1 for most trees.
@@ -54,8 +54,8 @@ class ScaledRequests:
         rescaled: makes the requests for other scales.
 
     Attributes:
-        current: the requests for the scale 1, in the order of the actions. Those that begin after a
-            change of the screen's size are made again.
+        current: the requests for the scale 1, in the order of the actions. When the screen's size
+            changes, the later requests are made again.
     """
 
     def __init__(self, screen: ScreenParts, requests: Requests, rescaled: Rescaled) -> None:
@@ -93,7 +93,7 @@ class _PendingRequest:
     """A request that is not answered yet.
 
     Attributes:
-        request: for the scale 1.
+        request: the request for the scale 1.
         choosers: a chooser for each scale that the tree may have; empty before the first frame.
     """
 
@@ -101,7 +101,7 @@ class _PendingRequest:
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale, else the one for a target without a box."""
+        """Returns the chooser for a scale, else the chooser for a target without a box."""
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
@@ -127,7 +127,7 @@ class _TargetComparisons:
 
     Args:
         comparison: compares the screens.
-        requests: have the targets for each scale.
+        requests: contain the targets for each scale.
     """
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
@@ -141,13 +141,13 @@ class _TargetComparisons:
     ) -> bool:
         """Whether the target of an action was certainly redrawn since its scan.
 
-        False if the next scan may still confirm the scale of this one. The comparison is then made
-        later, by `compare_held`. False also if the scale remains in doubt.
+        False if the next scan may still confirm the scale of this action's scan. The comparison is
+        then made later, by `compare_held`. False also if the scale remains in doubt.
 
         Args:
-            scan: of the action; None without a scan.
-            index: of the action.
-            screens: of the action and its scan; None without a scan or its frames.
+            scan: the action's scan; None if it has none.
+            index: the index of the action.
+            screens: the screens of the action and of the scan; None without a scan or its frames.
         """
         if scan is None or screens is None:
             return False
@@ -162,7 +162,7 @@ class _TargetComparisons:
     def compare_held(self, *, is_end: bool = False) -> None:
         """Makes the held comparisons whose scale is known by now.
 
-        At the end of the video, and if `MOST_HELD` comparisons are held, it makes all of them.
+        At the end of the video, or when `MOST_HELD` comparisons are held, all of them are made.
         """
         held = self._held
         if held and self._scales.is_open(held[0].scan.event_index):
@@ -228,7 +228,7 @@ class ActionFrames:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """The spans of the requests, except for pauses."""
+        """The spans of all requests except those of pauses."""
         return [request.span for request in self.requests if not request.pause]
 
     def see(self, diff: FrameDiff) -> None:
@@ -260,8 +260,8 @@ class ActionFrames:
 
         Args:
             misplaced: indexes of actions whose request has a canvas that turned out to be wrong.
-                There is no evidence for waits right before and after them.
-            hovers: waits for content that the pointer opened are left out.
+                A wait is left out if its pause or the action after the pause is one of these.
+            hovers: presses on content that the pointer opened; waits for such content are left out.
             clock: of the recording.
         """
         while self._unanswered:
@@ -288,7 +288,7 @@ class ActionFrames:
             self._typed.places.pop(index, None)
 
     def _renew_requests(self) -> None:
-        """Makes those requests again that had no frame yet when the size of the screen changed."""
+        """Makes requests again that had no frame yet when the size of the screen changed."""
         not_begun = [pending for pending in self._unanswered if not pending.choosers]
         self._scaled.renew([pending.request.action_index for pending in not_begun])
         for pending in not_begun:
@@ -340,7 +340,7 @@ class ActionFrames:
     def _is_continued(
         self, request: FrameRequest, chooser: FrameChooser, choice: FrameChoice
     ) -> bool:
-        """Whether an action is typing that continues the typing before it on the same screen."""
+        """Whether an action only continues, on the same screen, the typing of the action before."""
         if not request.continued or self._private.was_dark(request.since, request.press):
             return False
         if request.after_long_rest:

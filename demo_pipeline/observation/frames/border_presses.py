@@ -1,9 +1,9 @@
 """Decides whether an action at the border of the screen was done there or on another display.
 
 Some recorders log positions on another display as the nearest position on the main display. While
-the pointer is on the other display, the logged positions therefore run along the border. They do
-the same when a person pushes the pointer against the border of a single screen. The video shows the
-difference: the pointer comes to the place of the press, or it leaves the video.
+the pointer is on the other display, the logged positions therefore run along the border. Positions
+run along it, too, when a person pushes the pointer against the border of a single screen. The video
+shows the difference: the pointer comes to the place of the press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, num
 # Width and height of the usual pointer, an arrow, in units of event space. The arrow lies to the
 # right of its hot spot and below it.
 ARROW_PX = (12.0, 20.0)
-# Share of the arrow's area. If less would be inside the screen, a missing arrow proves nothing.
+# If less than this share of the arrow's area would be inside the screen, a missing arrow proves
+# nothing.
 LEAST_ARROW = 0.5
 
 
@@ -40,10 +41,10 @@ class _PointerTest:
     Attributes:
         action_index: row of actions.parquet.
         place: of the press or the release, video pixels.
-        origin: of the pointer in the frame `before`, video pixels.
+        origin: where the pointer is in the frame `before`, video pixels.
         scale: video pixels per unit of event space.
         before: index of a frame before the pointer came near the place.
-        at: indexes of frames at whose time the pointer is at the place by the log, ascending.
+        at: ascending indexes of frames at whose times, by the log, the pointer is at the place.
     """
 
     action_index: int
@@ -108,9 +109,9 @@ class BorderPresses:
     def elsewhere(self) -> list[int]:
         """Returns the indexes of actions that may have been done on another display.
 
-        These are actions at a border before which the pointer left the video. If there is another
-        display, they are also the actions for which no frame shows that the pointer came to their
-        place. Call it after the last frame.
+        An action at a border is one of them if the pointer left the video before the action. If
+        there is another display, it is also one of them if no frame shows that the pointer came to
+        the action's place. Call it after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -229,7 +230,7 @@ def _arrow(point: Point, scale: float) -> PixelBox:
 
 
 def _inside_share(luma: Luma, point: Point, scale: float) -> float:
-    """Returns the share of the pointer's area that is inside the video, if it is at `point`."""
+    """Returns the share of the pointer's area inside the video, for a pointer at `point`."""
     rows, columns = luma.shape
     arrow = _arrow(point, scale)
     inside_x = min(arrow.right, columns * DETAIL_STEP) - max(arrow.x, 0)

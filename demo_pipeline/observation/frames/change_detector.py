@@ -44,8 +44,8 @@ class ChangeDetector:
         seen: changes between frames that were decoded earlier; flicker is learnt from them.
 
     Attributes:
-        flickering: (rows, columns), true where a cell flickers by the frames so far; None until two
-            frames were compared between which nobody acts.
+        flickering: (rows, columns), true where a cell flickers, judged by the frames so far. None
+            until the first comparison of two frames between which nobody acts.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ChangeDetector:
             self.between(before, after)
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """Returns the cells that changed between frames with others between them.
+        """Returns the cells that changed between two frames that are not neighbours.
 
         Cells around `pointers` (video pixels) are left out.
         """
@@ -92,7 +92,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames from which flicker was not learnt yet."""
+        """Whether nobody acts between two frames, and flicker was not learnt from them yet."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

@@ -34,7 +34,7 @@ SIGNIFICANT_SHARE = 0.0005  # of all cells; the blink of a text cursor and a typ
 MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
 SMALL_CELLS = 2  # a check mark in a small check box; noise seldom reaches two
 LARGE_SHARE = 0.02  # of all cells; another screen changed 3.9 to 14.8 %, typed letters 0.06 %
-POINTER_PX = 40  # video pixels from the pointer's hot spot; the drawn pointer is within them
+POINTER_PX = 40  # video pixels from the pointer's hot spot; the drawn pointer reaches less far
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -88,7 +88,7 @@ class ChangeMap:
     def only(self, is_chosen: Cells) -> "ChangeMap":
         """Returns a map with the comparisons that are true in `is_chosen`, which is (frames - 1,).
 
-        Its `times` begin with the earlier frame of the first chosen comparison.
+        The map's `times` begin with the earlier frame of the first chosen comparison.
         """
         chosen = ChangeMap()
         first = int(np.argmax(is_chosen)) if is_chosen.any() else 0
@@ -113,7 +113,7 @@ def with_neighbours(cells: Cells) -> Cells:
 
 
 def filled(cells: Cells) -> Cells:
-    """Returns the true cells and all within two cells of them; this joins lines of a text."""
+    """Returns the true cells and the two cells around each; this joins the lines of a text."""
     return with_neighbours(with_neighbours(cells))
 
 
@@ -250,12 +250,12 @@ DETAIL_STEP = HALF  # pixels per side of a sample
 # right and below. The largest usual pointer is 24 wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
-SHARED_RIM_PX = 4.0  # pixels inside the edge of an element's box; lines of neighbours reach there
+SHARED_RIM_PX = 4.0  # pixels inside the edge of a box; lines of neighbouring elements reach there
 CHANGED_DETAIL = 32  # of 255; two encodings of the same screen differ by less
 STEPS = 16  # steps of brightness; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # changed samples in a digit of small text; a cluster of noise has fewer
-CARET_SAMPLES = 2  # width of a text cursor; together with a letter beside it, it is wider
+CARET_SAMPLES = 2  # width of a text cursor; a cursor joined with the letter beside it is wider
 RING_SAMPLES = 4  # thickness of a focus ring and of the gap between it and its element
 LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
 CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
@@ -319,7 +319,7 @@ class ContentChanges:
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
     def cover(self, x: float, y: float) -> bool:
-        """Whether a point lies on replaced content, or between lines of it."""
+        """Whether a point lies on replaced content, or between two lines of such content."""
         if self.replaced is None:
             return False
         if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
@@ -426,8 +426,8 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
     The test for a highlight also looks at the neighbours of changed samples. Around replaced text,
-    they are unchanged background. Around a highlight, they lie at its rim, where a sample mixes
-    inside and outside; the rim of a solid change is therefore left out.
+    these neighbours are unchanged background. Around a highlight, they lie at the highlight's rim,
+    where a sample mixes inside and outside; the rim of a solid change is therefore left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -447,14 +447,14 @@ def _is_solid(changed: Mask) -> bool:
     """Whether most samples changed, as in a highlight. In replaced text, most samples stay.
 
     The share is relative to the boxes of the changed lines, so that a text cursor at some distance
-    from a highlight does not lower it.
+    from a highlight does not lower the share.
     """
     lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """Returns a mask of the samples that changed unlike most samples of the same brightness.
+    """Returns a mask of the samples that changed in another way than most of equal brightness.
 
     `near`: mask of the samples that are compared.
     """
@@ -464,7 +464,7 @@ def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """Returns a mask of the samples whose brightness in `result` is unusual for that in `source`.
+    """Returns a mask of the samples whose `result` brightness is unusual for their `source` one.
 
     `pairs`: (steps, steps) number of samples by their brightness in the source and in the result.
     """
@@ -536,7 +536,7 @@ def _box(part: PartPlace) -> ChangedBox:
 def connected_parts(
     mask: Mask, gap: tuple[int, int], least_samples: int
 ) -> Iterator[tuple[PartPlace, Mask]]:
-    """Yields the connected parts of a mask, each with its smallest box and its samples in it.
+    """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
     Parts come row by row, in the order of the blocks of 2 x 2 samples in which they begin.
 

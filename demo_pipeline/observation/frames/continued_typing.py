@@ -1,4 +1,4 @@
-"""Decides whether typing went on over the same screen, or the content of its window was replaced.
+"""Decides whether typing went on over the same screen, or over a window with new content.
 
 A pager, an editor or a form replaces the content of its window, and the person looks at it before
 typing goes on. Content that only scrolls, like the output of a program in a terminal, is still the
@@ -24,21 +24,22 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
-# Share of the window's height, or of the screen's if no window is found. The content is replaced if
-# as many rows changed. Pagers and editors changed 0.68 to 0.88.
+# The content is replaced if at least this share of the window's height changed, or of the screen's
+# height if no window is found. Pagers and editors changed 0.68 to 0.88.
 REPLACED_HEIGHT = 0.5
-# Share of the screen's height that a window has at least. A field of one line has 0.03, a terminal
-# at least 0.25.
+# Least height of a window, as a share of the screen's height. A field of one line has 0.03, a
+# terminal at least 0.25.
 LEAST_WINDOW = 0.1
 BLANK_LEVELS = 12  # of 255; the background of a window varies by less
 FLOWING_S = 0.2  # seconds; while a program writes its output, the screen rests for a shorter time
-ROW_GAP = 9  # rows of samples; equal rows up to this gap, such as blank lines, count as changed
+ROW_GAP = 9  # rows; up to so many equal rows between changed ones (blank lines) count as changed
 DIFFERENT_SAMPLES = 2  # differing samples in a changed row; a text cursor and noise have fewer
-# Share of the rows with content that must be the same after scrolling. Output whose lines differ
-# only in their digits kept 0.35.
+# Least share of the rows with content that must be the same after scrolling. Output whose lines
+# differ only in their digits kept 0.35.
 KEPT_SHARE = 0.8
-MOST_COLUMNS = 96  # columns of samples that are compared; a line of text has at least 100
-# Share of the rows with content that must overlap after scrolling. Fewer may be the same by chance.
+MOST_COLUMNS = 96  # maximum number of compared columns; a line of text has at least 100
+# Least share of the rows with content that must overlap after scrolling. Fewer rows may be the same
+# by chance.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
@@ -65,7 +66,7 @@ class ContinuedTyping:
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
-        """Takes the screenshot of an action, and where it pressed (video pixels; None for keys)."""
+        """Takes an action's screenshot and its press (in video pixels; None for keys)."""
         self._last_screen = None
         if frame is not None:
             self._last_screen = _Screen(frame.quartered, frame.samples(1))
@@ -140,7 +141,7 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
 
 
 def _differing(before: Luma, after: Luma) -> _Rows:
-    """(rows,), true where the two differ by more than a text cursor or noise."""
+    """(rows,), true where two screens differ by more than a text cursor or noise."""
     differs: _Rows = np.count_nonzero(_unlike(before, after), axis=1) >= DIFFERENT_SAMPLES
     return differs
 
@@ -180,8 +181,8 @@ def _is_kept(before: Luma, after: Luma, has_content: _Rows, overlap: slice) -> b
 
     Args:
         before, after: the overlapping rows of the two screens.
-        has_content: (rows of `after` before it was cut to the overlap,).
-        overlap: the rows of `has_content` that overlap.
+        has_content: (rows,), true where a row of the whole later screen has content.
+        overlap: the place of the rows `after` in `has_content`.
     """
     compared = has_content[overlap]
     count = np.count_nonzero(compared)

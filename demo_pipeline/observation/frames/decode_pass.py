@@ -1,8 +1,8 @@
 """Decodes the video once and shows each frame to all observers that need it.
 
-An *observer* names the spans of video that it needs, and sees their frames in order. Memory does
-not grow with the length of the video: it holds the frames of the requests that are being answered,
-and the frames of pauses until it is known whether these may have been waits.
+An *observer* names the spans of video that it needs, and sees their frames in order. The use of
+memory does not grow with the length of the video, because few frames are held: those of requests
+that are being answered, and those of pauses until it is known whether the pauses may be waits.
 """
 
 from collections.abc import Collection, Sequence
@@ -53,8 +53,8 @@ from demo_pipeline.observation.frames.video_reader import (
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
-# Milliseconds of uncertainty. With a less certain clock, nothing shows which frames belong to a
-# scan, a scroll or a pause, so these are not observed.
+# Milliseconds. If the clock's uncertainty is larger, nothing shows which frames belong to a scan, a
+# scroll or a pause, so scans, scrolls and pauses are not observed.
 SURE_MS = 250
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
@@ -81,7 +81,7 @@ class RecorderFacts:
 
     Attributes:
         possible_stop: the last action, if it may have stopped the recorder.
-        stopped_ms: when the recorder's shortcut was pressed, epoch milliseconds; None: it was not.
+        stopped_ms: when the recorder's shortcut was pressed, epoch milliseconds; None: never.
         several_displays: whether meta.json says that the computer has another display.
     """
 
@@ -146,7 +146,7 @@ def run_decode_pass(
     Args:
         requests: of the actions, for accessibility trees in the units of the log.
         rescaled: makes the requests for trees in other units.
-        calibration: its screen takes the parts that the pass finds.
+        calibration: the pass adds the parts that it finds to the calibration's screen.
         path: the pointer's positions in the log.
         actions: in time order.
         folder: takes NNN.png, final.png and pictures.parquet.
@@ -338,8 +338,9 @@ def show_frames(
 ) -> tuple[int, Frame | None]:
     """Decodes the spans of all observers once, and shows each frame to the observers in turn.
 
-    Observers in `single_frames` see every decoded frame, before the others do. A frame that only
-    they need is not shown to the others, because it would come between frames that these compare.
+    Observers in `single_frames` see every decoded frame, before `observers` do. A frame that only
+    `single_frames` need is not shown to `observers`, because it would come between the frames that
+    `observers` compare.
 
     Returns:
         The number of decoded frames, and the last frame that `observers` saw.
@@ -367,7 +368,7 @@ def show_frames(
         if last is not None and diff.is_next:
             detector.learn(last, frame)
         last = frame
-        del diff  # it also holds the frame before, which would make decoding a tenth slower
+        del diff  # it holds the frame before; a frame held longer makes decoding a tenth slower
     return count, last
 
 

@@ -172,8 +172,9 @@ class Evidence(_Frozen):
     def to_json(self) -> dict[str, Any]:
         """Returns the content of evidence.json.
 
-        Empty fields of `_LEFT_OUT` are left out. So is the clock's scale, because the canvas has
-        it, and the bars and the stretch of the canvas, because no recording begins with them.
+        Empty fields of `_LEFT_OUT` are left out. The clock's scale is left out, because the canvas
+        has the same scale. The bars and the stretch of the canvas are left out, because no
+        recording begins with bars or a stretched screen.
         """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)

@@ -10,7 +10,7 @@ FINAL_FILE = "final.png"
 FINAL_LOOK_S = 15.0  # seconds after the last action that are searched; a page may still load then
 FINAL_EFFECT_S = 0.3  # seconds within which an application shows its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
-# A progress bar is a series of small changes: at least this many, at most this far apart.
+# A progress bar is a series of at least BUSY_CHANGES small changes, at most BUSY_GAP_S apart.
 BUSY_GAP_S = 0.45  # seconds; a text cursor blinks more slowly
 BUSY_CHANGES = 4  # changes; fewer may be chance
 

@@ -14,10 +14,10 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# The longest time from the newest candidate to the limit. An older frame says nothing about the
-# screen at the limit, unless the video has no frame in between. The larger of the two counts.
-MAX_STALE_S = 0.5  # seconds; chosen
-MAX_STALE_FRAMES = 2  # frame distances; they decide in a video with a low frame rate
+# The longest time from the newest candidate to the limit: the larger of the next two values. An
+# older frame says nothing about the screen at the limit, unless the video has no frame in between.
+MAX_STALE_S = 0.5  # seconds; chosen, not measured
+MAX_STALE_FRAMES = 2  # frame distances; this value is the larger one if the frame rate is low
 
 
 class FrameFallback:
@@ -78,7 +78,8 @@ class FrameFallback:
     def _is_stale(self, limit: float, latest: Frame | None) -> bool:
         """Whether the newest candidate is too old to show the screen at the limit.
 
-        This is so if frames before the limit did not decode, or if the video ended long before it.
+        This is so if frames before the limit did not decode, or if the video ended long before the
+        limit.
         """
         times = self._video.times
         number = number_at(times, limit)
@@ -88,8 +89,8 @@ class FrameFallback:
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
         """Returns the nearest frame before the limit, else the first of the video before the press.
 
-        It has no frame if the press is after the end of the video, or if the frame is black or did
-        not decode. `latest` is the newest candidate.
+        The choice has no frame if the press is after the end of the video, or if the nearest frame
+        is black or did not decode. `latest` is the newest candidate.
         """
         times = self._video.times
         number = number_at(times, request.limit)

@@ -33,12 +33,12 @@ from demo_pipeline.observation.frames.video_reader import Span
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
-# Seconds from a frame to its press, at most. If the clock is more uncertain than this, the frame
-# may show the screen before an earlier action, unless the actions are far enough apart.
+# Upper limit of `lead_seconds`. If the clock's uncertainty is larger, the frame of an action may
+# show the screen before an earlier action, unless the actions are far enough apart.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click without a known target; its effect may show there
-# Distances of two frames that are decoded before a span, so that its first frame can be compared
-# with the frame before.
+RESPONSE_PX = 60  # video pixels around a click on an unknown target; its effect may show there
+# Length of the margin that is decoded before a span, in distances of two frames. With the margin,
+# the first frame of the span can be compared with the frame before.
 SPAN_MARGIN_FRAMES = 1.5
 
 
@@ -123,7 +123,7 @@ class FrameRequest:
         target_area: where the pointer counts as being at the target, event space; None for keys.
         span: the stretch of video to decode.
         response_box: where even a small change may be the effect of the previous action, video
-            pixels; None if its place is unknown.
+            pixels; None if the place of that action is unknown.
         scan: the latest scan before the action, and its target; None without a scan.
         point: where a pointing action began, video pixels; None for keys.
         pause: whether the action is a pause. It gets a screenshot only if it was a wait.
@@ -255,8 +255,8 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
         return _Bounds(since, max(press, since + EARLY_S))
     if uncertainty_s <= MAX_LEAD_S:
         return _Bounds(since, press - lead_seconds(clock, grab_s))
-    # With such a clock, a frame is proven only if it lies between the actions however far the clock
-    # is off.
+    # The clock is very uncertain. A frame is proven only if it lies between the two actions even
+    # when the clock is off by its whole uncertainty.
     previous_effect_over = since + uncertainty_s + EFFECT_S
     press_not_begun = press - uncertainty_s
     if previous_effect_over <= press_not_begun:
@@ -265,7 +265,7 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
 
 
 def _span(bounds: _Bounds, earliest: float, frame_s: float) -> Span:
-    """Returns the span from `earliest` to the limit; it has a frame, but none before `since`."""
+    """Returns the span from `earliest` to the limit, with a frame, but none before `since`."""
     start = max(bounds.since, min(earliest, bounds.limit - frame_s))
     return Span(start, max(start, bounds.limit))
 
@@ -279,7 +279,7 @@ def without_box(request: FrameRequest) -> FrameRequest:
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
     """Returns where the effect of a click may show first, video pixels.
 
-    This is its target, else a square around the click. None for keys.
+    This is the click's target, else a square around the click. None for keys.
     """
     if target is not None or action.x is None or action.y is None:
         return target

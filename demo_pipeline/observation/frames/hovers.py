@@ -33,22 +33,22 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds from the beginning of a rest to the opening; submenus opened within 1.3
-HOVER_REACH_PX = 240  # video pixels beside the pointer; submenus began up to 100 away
+HOVER_S = 1.5  # seconds of a rest within which content opens; submenus opened within 1.3
+HOVER_REACH_PX = 240  # video pixels from pointer to opened content; submenus began up to 100 away
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 REST_MS = 150  # milliseconds without a move; a pointer on its way rests for less
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
 PRESSED_PX = 16  # video pixels above and below a press; a line of a menu is as high
 ROW_PX = 120  # video pixels to the left and right of a press; the letters of its line are there
-MOST_RESTS = 8  # rests before a press that are compared, the latest ones
-# Correlation of a row before and after. A row with at least this one was only highlighted; chosen,
-# because a highlighted row keeps its letters.
+MOST_RESTS = 8  # maximum number of compared rests before a press; the latest ones are taken
+# Correlation of a row before and after a rest. If it is at least this high, the row was only
+# highlighted. Chosen, not measured: a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
-# Share of the opened content that may change until the press; chosen, because a highlighted row
-# changes a third of a menu with three rows.
+# Largest share of the opened content that may change until the press. Chosen, not measured: a
+# highlighted row changes a third of a menu with three rows.
 GONE_SHARE = 0.6
-# Standard deviation of brightness, of 255, in a row without content; chosen, above the noise of an
-# encoder.
+# Largest standard deviation of brightness, of 255, in a row without content. Chosen, not measured,
+# above the noise of an encoder.
 PLAIN_LEVELS = 4.0
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
@@ -148,7 +148,7 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame for the times at which it is shown, and judges presses that are complete.
+        """Stores a frame for the times at which it is shown; judges presses with all frames.
 
         The frame is shown before the video time `until`.
         """

@@ -28,7 +28,7 @@ class PixelBox(NamedTuple):
 
     @classmethod
     def around(cls, point: Point, reach: float) -> "PixelBox":
-        """Returns the square around a point whose sides are at the distance `reach` from it."""
+        """Returns the square around a point, with `reach` as the point's distance to each side."""
         return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
 
     @property
@@ -82,8 +82,8 @@ class PointerPath:
     Attributes:
         times: (n,) ascending epoch milliseconds, as logged.
         x, y: (n,) event space.
-        elapsed: (n,) `times` corrected for shifts of the recorder's clock; rests are measured with
-            it. None if nobody set the clock.
+        elapsed: (n,) `times` corrected for shifts of the recorder's clock, for measuring how long
+            the pointer rested. None if nobody set the clock.
     """
 
     times: Floats
@@ -116,7 +116,7 @@ class PointerPath:
         return float(self.times[number + 1]) if number >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
-        """Returns the pointer's position at the first time and all its positions to the last time.
+        """Returns the position at the first time, and all later ones up to the last time.
 
         Times are epoch milliseconds, positions are in event space. Before its first logged
         position, the pointer counts as being at this position.
@@ -126,10 +126,10 @@ class PointerPath:
         return list(zip(self.x[inside].tolist(), self.y[inside].tolist(), strict=True))
 
     def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        """Returns when the last movement into `area` before a press began, epoch milliseconds.
+        """Returns the start of the last movement into `area` before a press, epoch milliseconds.
 
         The search goes back to `since_ms`, the end of the previous action. If the pointer was in
-        the area's box all that time, the movement into the circle around the press is searched for
+        the area's box all that time, the last movement into the circle around the press is taken
         instead. None if the pointer was in this circle all that time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
@@ -138,7 +138,7 @@ class PointerPath:
         return start
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        """Returns when the last movement into `area` began; None if the pointer was always in it.
+        """Returns when the last movement into `area` began; None if the pointer was always there.
 
         A movement begins after a rest of `RUN_GAP_MS`, but not before `since_ms`.
         """
@@ -173,8 +173,8 @@ _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 def pointer_path(events: pa.Table) -> PointerPath:
     """Returns the path through the positions of all inputs in an events table.
 
-    The `events` stage moves positions outside of a display to its border. The path has them as the
-    recorder logged them.
+    The `events` stage moves positions outside of a display to its border. The path has such
+    positions as the recorder logged them.
     """
     is_cut = pc.is_valid(events["raw_x"])
     x = pc.if_else(is_cut, events["raw_x"], events["x"])

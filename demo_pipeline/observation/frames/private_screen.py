@@ -1,9 +1,9 @@
 """Finds the times in which the screen is black or locked, because keys may be a password then.
 
-Actions in these times are private: no output of a stage after `actions` contains their text or
-frames of them. A screen is locked from the keyboard shortcut for locking (the *lock chord* of the
-platform) on, if a black frame or another screen than the desktop follows. It is unlocked when the
-desktop from before the chord is back.
+Actions in these times are private: no stage after `actions` writes their text or frames of them.
+A *lock chord* is the platform's keyboard shortcut for locking. From a lock chord on, the screen
+counts as locked if a black frame or another screen than the desktop follows the chord. It counts as
+unlocked when the desktop from before the chord is back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,23 +27,24 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.video_probe import VideoPackets
 
-# Seconds that a black stretch lasts at least; chosen. Shorter ones are flashes, such as a change of
-# display mode.
+# Least length of a black stretch, seconds; chosen, not measured. Shorter ones are flashes, such as
+# those of a change of display mode.
 BLACK_S = 1.0
-# Seconds from the lock chord to the lock screen, at most; chosen. The desktop may fade before.
+# Longest time from the lock chord to the lock screen, seconds; chosen, not measured. In between,
+# the desktop may fade.
 LOCKED_S = 5.0
 BEFORE_S = 0.05  # seconds; a frame this long before the lock chord certainly shows the desktop
 # Samples of `Frame.quartered` per side of a block. A block has 32 pixels per side and holds a word.
 MARK_BLOCK = 8
-_INK_LEVELS = 24  # of 255; range of brightness in a block with content; chosen, above codec noise
-SAME_LEVELS = 24  # of 255; difference of samples that count as the same; chosen, above codec noise
+_INK_LEVELS = 24  # of 255; least range of a block with content; chosen, above codec noise
+SAME_LEVELS = 24  # of 255; largest difference of equal samples; chosen, above codec noise
 # Of the blocks that have content, the share that looks the same as before the lock chord. These
 # limits are chosen, not measured. A lock screen keeps such blocks only by chance. After unlocking,
 # a clock or a message on the desktop may have changed.
 LOCKED_SHARE = 0.3  # at most, on a lock screen
 BACK_SHARE = 0.6  # at least, on the desktop that is back
 
-# Seconds of uncertainty. A less certain clock does not say which packets of the video belong to a
+# Seconds. If the clock's uncertainty is larger, nothing says which packets of the video belong to a
 # key.
 SURE_S = 0.25
 # A packet shows a change if it has more bytes than STILL_FACTOR times the percentile STILL_PERCENT
@@ -51,7 +52,8 @@ SURE_S = 0.25
 # largest packet had 2.6 to 1,018 times that percentile; in three black screens it had 1.0 times.
 STILL_PERCENT = 5
 STILL_FACTOR = 1.5
-# Seconds from a key to its effect. Of 2,175 keys in these recordings, 97 % showed it by then.
+# Longest time from a key to its effect, seconds. Of 2,175 keys in these recordings, 97 % showed an
+# effect within this time.
 ANSWER_S = 0.3
 
 _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
@@ -59,7 +61,7 @@ _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "macos": [frozenset({"ctrl", "command", "q"})],
     "linux": [frozenset({"win", "l"}), frozenset({"ctrl", "alt", "l"})],
 }
-_SURE_PLATFORMS = frozenset({"windows", "macos"})  # elsewhere a program may use the chord itself
+_SURE_PLATFORMS = frozenset({"windows", "macos"})  # on others a program may use the chord
 _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 
@@ -83,7 +85,7 @@ class _Lock:
     """A lock chord, and the state of the screen after it. Times are video seconds.
 
     Attributes:
-        chord: when the last of its keys was released.
+        chord: when the last key of the lock chord was released.
         before: up to this time the video certainly shows the desktop.
         until: a lock screen that comes after this time does not belong to the chord.
         desktop: the desktop before the chord, as `Frame.quartered`; None until it was seen.
@@ -184,7 +186,7 @@ class PrivateScreen:
         self.spans = merge_spans(list(self._wanted(presses)), 0.0)
 
     def _lock(self, chord: Action) -> _Lock:
-        """Returns the state before a lock chord was seen in the video.
+        """Returns the state of a lock chord that the video has not reached yet.
 
         On platforms where a program may use the chord for itself, the lock screen must come before
         the next action, because a later change of the screen may be the effect of that action.
@@ -308,7 +310,7 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action may lie in a stretch of the locked screen, a pause even in part."""
+        """Whether an action may lie in a locked stretch; for a pause, any part of it counts."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

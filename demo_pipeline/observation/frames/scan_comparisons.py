@@ -33,9 +33,10 @@ from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger element
-# The highlight of such an element covers more than 1 / HIGHLIGHT_PARTS of its area; chosen.
+# The highlight of such an element covers more than 1 / HIGHLIGHT_PARTS of the element's area.
+# Chosen, not measured.
 HIGHLIGHT_PARTS = 4
-BEYOND_PX = 8  # video pixels by which a highlight may reach beyond its element; chosen
+BEYOND_PX = 8  # a highlight reaches at most so many video pixels beyond its element; chosen
 # Video pixels. A changed area that begins or ends this far to the left or right of the press may be
 # the highlight of a menu item, because the pointer divides it: 48 pixels around it are ignored.
 NEAR_POINTER_PX = 64
@@ -103,7 +104,7 @@ class ScanComparison:
         return self._shown_at(scan.begin_ms), self._shown_at(scan.end_ms)
 
     def _needed(self, scan: ScannedTarget) -> list[int]:
-        """Returns the indexes of the frames that a scan needs, beginning with its previous scan."""
+        """Returns the indexes of the frames of the previous scan, if any, and of this scan."""
         return [*map(self._shown_at, scan.before_ms or ()), *self._numbers(scan)]
 
     def _shown_at(self, time_ms: float) -> int:
@@ -141,12 +142,12 @@ class ScanComparison:
         return ActionScreens(first, last, shot, at_press)
 
     def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
-        """Tests how the boxes of a request's scan fit the screen; returns whether that is known.
+        """Tests how the boxes of a request's scan fit the screen; returns whether the fit is known.
 
         Args:
             request: its scan is tested, unless it was tested before.
             is_last: whether the decode pass is beyond the frame in which the scan ended. If this
-                frame did not decode, that in which the scan began is used.
+                frame did not decode, the frame in which the scan began is used.
         """
         scan = request.scan
         canvas = request.canvas
@@ -310,8 +311,8 @@ def _at_target(
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
     """Whether areas may be the highlight of an element.
 
-    They must be inside the element. If a menu may open inside the element, they must also cover a
-    good part of it.
+    The areas must be inside the element. If the element is so large that a menu may open inside it,
+    the areas must also cover a good part of the element.
     """
     for area in areas:
         beyond = max(

@@ -120,7 +120,7 @@ def check_frames_present(folder: Path) -> list[Problem]:
 
 
 def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """Returns a problem for each avoidable leak, that is, a leak that an earlier frame avoids."""
+    """Returns a problem for each avoidable leak, that is, one that an earlier frame would avoid."""
     problems = []
     for row in read_frames(folder):
         if row["leak"] and not row["unavoidable"]:

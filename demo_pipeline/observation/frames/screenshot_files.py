@@ -29,12 +29,12 @@ DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # pixels per side of a cell
 BLACK_LEVEL = 16  # of 255; brightness of black in video of limited range
-# Share of the pixels that may be brighter in a black screenshot. If they are all in different
-# cells, 6 % of the cells have such a pixel.
+# Largest share of the pixels of a black screenshot that may be brighter than BLACK_LEVEL. If these
+# pixels are all in different cells, 6 % of the cells have such a pixel.
 BLACK_SHARE = 0.001
 _QUALITY = 92  # of a JPEG thumbnail; its artefacts are invisible in the JPEG of a contact sheet
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings
-_BATCH = 64  # rows of pictures.parquet, with their thumbnails, that are held in memory
+_BATCH = 64  # maximum number of rows of pictures.parquet, with thumbnails, held in memory
 _GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)  # (columns, rows) of cells
 
 PICTURES_SCHEMA = described_schema(
@@ -121,7 +121,7 @@ class ScreenshotFiles:
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
-        """Writes the copy of screenshot `name` in the screen's own size; it has no row."""
+        """Writes the copy of screenshot `name` in the screen's own size; the copy has no row."""
         data = self._png.encode(rgb)
         path = native_of(self._folder / name)
         path.write_bytes(data)
@@ -152,7 +152,7 @@ def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
 
 
 def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scales an image to (width, height) in two steps, which takes a third of the time."""
+    """Scales to (width, height) in two steps, which takes a third of the time of one step."""
     twice = (2 * size[0], 2 * size[1])
     return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 

@@ -158,9 +158,9 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the recorded screen in its own size, undistorted; None if it is that of the canvas.
+    """Returns the screen in its own size, undistorted; None if this is the canvas's size.
 
-    `fit_canvas` of the image's size says where the image lies on the canvas.
+    `fit_canvas`, called with the image's size, says where the image lies on the canvas.
 
     Args:
         canvas: of the frame.

@@ -97,8 +97,8 @@ def without_recorder(
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
     """Removes a screenshot and its copy in the screen's own size.
 
-    If it is that of the `last` action, both become final.png instead. A final.png in the screen's
-    own size is removed if the screenshot has no such copy.
+    For the `last` action, both become final.png and its copy instead. If the screenshot has no
+    copy, the copy of final.png is removed.
     """
     for path_of in (Path, native_of):
         screenshot = path_of(folder / name)

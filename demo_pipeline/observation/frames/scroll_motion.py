@@ -1,6 +1,6 @@
 """Measures how the content around the pointer moves in the video during scrolls.
 
-actions/scrolls.py concludes from it which sign and unit the wheel's deltas have.
+actions/scrolls.py concludes from this motion which sign and unit the wheel's deltas have.
 """
 
 from collections import Counter
@@ -25,7 +25,8 @@ from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
-MOST_SCROLLS = 12  # measured scrolls, spread over the recording; a vote needs no more
+# Maximum number of measured scrolls, spread over the recording. A vote needs no more.
+MOST_SCROLLS = 12
 AFTER_S = 0.5  # seconds after the last notch; smooth scrolling goes on for as long
 ROW_STEP = 2  # video pixels between samples in a column; lines of text need close samples
 COLUMN_STEP = SAMPLE_STEP  # video pixels between samples in a row
@@ -37,9 +38,9 @@ _LEAST_COLUMNS = 12  # changed columns of samples, 48 video pixels; fewer are no
 _OVERLAP = 0.35  # share of the changed region that must be visible in both frames
 # Correlations of the content before the movement with the moved content after it:
 _MATCH = 0.8  # least correlation
-_LEAD = 0.08  # least difference from the best correlation in the opposite direction
-_LEAD_OVER_REST = 0.05  # least difference from the correlation without movement
-_MOST_FRAMES = 6  # measured frames with movement in a scroll
+_LEAD = 0.08  # least lead over the best correlation in the opposite direction
+_LEAD_OVER_REST = 0.05  # least lead over the correlation without movement
+_MOST_FRAMES = 6  # maximum number of frames with movement that are measured per scroll
 
 Floats32 = np.ndarray[Any, np.dtype[Any]]
 
@@ -50,7 +51,7 @@ class _Scroll:
 
     Attributes:
         action_index: row of actions.parquet.
-        span: of the scroll in the video, up to the next press.
+        span: when the video shows the scroll and its effect; ends at the next press at the latest.
         place: of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
@@ -208,7 +209,8 @@ def _shift(before: Luma, after: Luma) -> int:
 def _texture(luma: Luma) -> Floats32:
     """Returns an image in which edges and letters stand out, and flat areas are 0.
 
-    It is slightly blurred, because a movement may be a fraction of the distance of two samples.
+    The image is slightly blurred, because a movement may be a fraction of the distance of two
+    samples.
     """
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))

@@ -1,4 +1,4 @@
-"""Decides whether the last action stopped the recorder: then the screen shows no effect of it.
+"""Decides whether the last action stopped the recorder and therefore has no effect on the screen.
 
 actions/build_actions.py decides whether the last action is a candidate.
 """
@@ -15,9 +15,9 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-CUT_OFF_S = 0.3  # seconds; if the video ends this close to the press, the press ended it
-STOP_BY_CLICK_S = 2.0  # seconds; if the video goes on for longer, the click did not stop it
-CLICK_CELLS = 1  # changed cells; a check mark in a check box of a small screen has as many
+CUT_OFF_S = 0.3  # seconds; a press this close to the end of the video ended the recording
+STOP_BY_CLICK_S = 2.0  # seconds; a click further before the end did not stop the recorder
+CLICK_CELLS = 1  # least effect of a click, cells; a check mark on a small screen has as many
 BLINK_S = 1.5  # seconds before the press; content that blinks by itself changes in this time
 # Share of all cells. If more of them change right before the press, too little of the screen is
 # steady, and the action counts as having an effect.
@@ -34,7 +34,8 @@ class StopEffect:
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
             build_actions.py); otherwise None.
-        clock: of the recording; frames within its uncertainty count as after the press.
+        clock: of the recording; frames that precede the press by at most the clock's uncertainty
+            count as after the press.
         end: of the video, seconds.
         earlier: when the previous action ended, video seconds.
     """
@@ -56,7 +57,7 @@ class StopEffect:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """From shortly before the press to the end of the video; empty if the end is too far."""
+        """From shortly before the press to the video's end; empty if these are too far apart."""
         return [Span(self._begin, self._end)] if self._may_be_stop else []
 
     def see(self, diff: FrameDiff) -> None:

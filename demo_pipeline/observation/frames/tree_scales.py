@@ -21,11 +21,11 @@ USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems o
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # elements; fewer may fit by chance
 INK_LEVELS = 48  # of 255; the content of a named element has at least this contrast
-CUT_LEVELS = 24  # of 255; the edge of a box cuts content where brightness changes by more along it
+CUT_LEVELS = 24  # of 255; an edge cuts content where brightness along it changes by more than this
 CUT_SHARE = 0.06  # of the samples along the edge; the edge of a fitting box cuts fewer
 # Shares of the elements whose boxes fit:
-FIT_SHARE = 0.5  # least share for the right scale; right ones had 0.48 to 1.00, wrong ones to 0.47
-MISFIT_SHARE = 0.35  # without scaling, trees in other units had up to 0.34
+FIT_SHARE = 0.5  # least for the right scale; right scales had 0.48 to 1.00, wrong ones 0.47 at most
+MISFIT_SHARE = 0.35  # largest share for trees in other units, without scaling; they had up to 0.34
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
@@ -96,8 +96,8 @@ class TreeScales:
 
     If the boxes fit without scaling, the scale is 1. Another scale is accepted if it fits two
     successive scans; otherwise the scale is in doubt. A scan that was not tested has the scale of
-    the scan before. If no scale fits, for example because a dialog hides the page, but a window has
-    the same box as in the last scan that fitted, the scale is 1.
+    the scan before. A dialog may hide the page, so that no scale fits. The scale is then 1 if a
+    window has the same box as in the last scan that fitted.
 
     Attributes:
         fits: result of `fitting_scale` for each tested scan, by the line of the scan in the log.
@@ -135,7 +135,7 @@ class TreeScales:
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Returns the new scale at each line of the log where the scale changes; it starts at 1."""
+        """Returns the new scale for each line of the log with a change; before, the scale is 1."""
         changes: dict[int, float | None] = {}
         scale: float | None = 1.0
         for position, line in enumerate(self._lines):

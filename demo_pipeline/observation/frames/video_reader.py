@@ -236,9 +236,10 @@ def decode_spans(
 ) -> Iterator[Frame]:
     """Yields the frames of a video that lie in `spans`, in presentation order.
 
-    Gaps between spans that contain a key frame are skipped by a seek. In other gaps, only frames
-    that later frames refer to are decoded. Frames that do not decode, or whose damage the decoder
-    conceals, are left out without an error. A caller can notice them by the times in `packets`.
+    If a gap between two spans contains a key frame, a seek skips the gap. In other gaps, only
+    frames that later frames refer to are decoded. Frames that do not decode, or whose damage the
+    decoder conceals, are left out without an error. A caller can notice their absence by the times
+    in `packets`.
 
     Args:
         path: the video file.
@@ -398,7 +399,7 @@ _FRAMES_AHEAD = 4  # decoded frames that wait for the caller; each takes 3 MB in
 
 
 def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Yields the frames; a thread decodes the next few while the caller works on the last one."""
+    """Yields the frames; a thread decodes the next few while the caller works on one."""
     with ThreadPoolExecutor(1) as thread:
         due = deque(thread.submit(next, frames, None) for _ in range(_FRAMES_AHEAD))
         while frame := due.popleft().result():

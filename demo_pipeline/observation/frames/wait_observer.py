@@ -1,4 +1,4 @@
-"""Collects the changes of the screen between actions, from which waits.py decides about waits."""
+"""Collects the changes of the screen between actions; waits.py finds the waits by them."""
 
 import pickle
 from bisect import bisect_right
@@ -47,7 +47,7 @@ RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 # Samples (4 x 4 pixels) per side of the square whose median is the background. Lines of text cover
 # less than half of such a square.
 GROUND_SAMPLES = 9
-_INK_LEVELS = 24  # of 255, between neighbouring samples; pale skeletons and fades have less
+_INK_LEVELS = 24  # of 255; neighbouring samples of content differ by more, pale skeletons by less
 
 
 @dataclass
@@ -70,7 +70,8 @@ class _IntervalRecord:
     def end(self) -> float:
         """When the observation of the interval ends, video seconds.
 
-        For keys, this is late enough to see their effect. Otherwise the second action begins then.
+        It ends when the second action begins. If the second action is keys, it ends a little later,
+        so that the effect of the keys is seen.
         """
         if self.interval.place is not None:
             return self.interval.until
@@ -84,7 +85,7 @@ class _IntervalRecord:
             luma: of the frame, as `Frame.quartered`.
             before: luma of the compared frame before.
             changed: the cells that changed between the two frames.
-            hovered: those of the changed cells that are beside a pointer that came there shortly
+            hovered: the changed cells beside the pointer, if the pointer came to its place shortly
                 before.
         """
         interval = self.interval
@@ -149,7 +150,7 @@ class _IntervalRecord:
         """Returns the changes after the first action's own effect, each with its time.
 
         Slight changes right before the second action, such as the blink of a text cursor, are left
-        out, because nobody reacts to them so soon.
+        out, because nobody reacts to a change so soon.
         """
         counts = [np.count_nonzero(cells) for _, cells in self._late]
         slight = PART_SHARE * max(counts, default=0)
@@ -184,7 +185,7 @@ def _background(luma: Luma) -> Luma:
 
 
 class WaitObserver:
-    """Finds the pauses that were waits by the screen between actions, as an observer.
+    """Finds out by the screen which pauses were waits, as an observer.
 
     Args:
         intervals: between successive actions, in their order.
@@ -260,7 +261,7 @@ class WaitObserver:
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """Returns the cells that changed since the last compared frame, and the hovered ones.
+        """Returns the cells that changed since the last compared frame, and the hovered of these.
 
         Cells around a moving pointer are left out. Changed cells are hovered if they are beside a
         pointer that came to its place less than `HOVER_S` ago.

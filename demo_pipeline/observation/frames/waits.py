@@ -28,27 +28,27 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
-# Seconds from an answer to the next action, at least. The soonest press on awaited content came
+# Least time from an answer to the next action, seconds. The soonest press on awaited content came
 # after 0.39.
 REACTION_S = 0.3
-# Seconds. Changes that are closer together count as a single change. Text of a key appeared within
-# 0.4.
+# Seconds. Changes that are closer together count as a single change. After a key was pressed, its
+# text appeared within 0.4.
 TOGETHER_S = 0.5
-# Seconds from an action to the answer that replaces a stand-in, at least. With 1 second, 1 false
-# wait was found in 26 videos; with 2 seconds, 5 waits were missed.
+# Least time from an action to the answer that replaces a stand-in (such as a spinner), seconds.
+# With 1 second, 1 false wait was found in 26 videos; with 2 seconds, 5 waits were missed.
 LEAST_S = 1.5
-# Seconds from the answer to the moment at which the pointer starts, at most. After a longer time,
-# the person was reading, not waiting.
+# Longest time from the answer to the moment at which the pointer starts, seconds. After a longer
+# time, the person was reading, not waiting.
 PAUSE_S = 2.0
 READING_S = 10.0  # the same limit for a screen that has certainly answered, seconds
 AT_WORK_TIMES = 5  # changes of a progress bar, a spinner or lines of text; fewer may be chance
-# Share of the cells that an answer has in common with its stand-in. Skeletons had 0.39 to 0.76, a
-# fading status line had 0.18.
+# Least share of the cells that an answer must have in common with its stand-in. Skeletons had 0.39
+# to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# Times the cells that appeared. Keys that change more cells did not wait for these: such keys
-# changed 5.4 to 27 times as many.
+# Keys that change more than KEY_REACH times as many cells as had appeared did not wait for these
+# cells. Such keys changed 5.4 to 27 times as many.
 KEY_REACH = 4
-# Share of the cells that appeared. If more of them are beside a hover, the pointer opened them.
+# If more than this share of the cells that appeared is beside a hover, the pointer opened them.
 HOVERED_SHARE = 0.5
 TABLE_COLUMN_GAP = 0.25  # of the screen's width; largest gap between columns of a table
 TABLE_ROW_GAP = 0.05  # of the screen's height; largest gap between lines of a table
@@ -70,7 +70,7 @@ class Interval:
         until: when the second action began.
         place: box around the press of the second action, video pixels. None for keys. None also
             for a scroll at the place of the first action's press, because the content that it
-            scrolls shows its purpose.
+            scrolls shows the scroll's purpose.
         pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
         origin: box around the press of the first action, video pixels; None for keys.
@@ -117,7 +117,8 @@ class IntervalChanges:
         """Returns the area in which an action on the content of `cells` may be.
 
         A pointer may also be between the lines and columns of this content. Keys may act anywhere
-        in its window, of which only the columns are known.
+        in the window of this content. Only the columns of this window are known, so the area has
+        full height.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -371,7 +372,7 @@ def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> 
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# Intervals with an unasked change (see `RestlessCells`) after which a cell counts as restless. A
+# A cell counts as restless if it changed unasked (see `RestlessCells`) in this many intervals. A
 # single unasked change may be an answer.
 RESTLESS_TIMES = 2
 

@@ -10,17 +10,18 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-# Step of brightness across a border, of 255. With it, all pairs of windows of two recordings came
-# out right.
+# A border shows where brightness steps by more than this, of 255. With this value, all pairs of
+# windows of two recordings were ordered right.
 BORDER_STEP = 12
-# Samples (2 x 2 pixels) on each side of the logged border; trees leave out the window's frame.
+# Samples (2 x 2 pixels) on each side of the logged border in which the real border is searched for,
+# because trees leave out the window's frame.
 BORDER_REACH = 2
 CORNER_SAMPLES = 3  # samples at each end of a border that a round corner may hide
 # Only the part of a window's border inside the other window is compared. The visible share of this
 # part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
 FRONT_SHARE = 0.8  # least share for the window in front
 FRONT_LEAD = 0.25  # least difference of the shares of the two windows
-# Largest share for a window that is not on the screen at all; it was up to 0.48.
+# Largest share for a window that is not on the screen at all; such windows had up to 0.48.
 GHOST_SHARE = 0.5
 
 

@@ -75,7 +75,7 @@ class Difficulty(StrEnum):
 
 
 def is_canonical_key(name: str) -> bool:
-    """Returns whether a key name has the form of actions: from `KEY_NAMES`, or a character."""
+    """Returns whether a key name is a name of `KEY_NAMES` or a single character, as in actions."""
     return name in KEY_NAMES or (len(name) == 1 and name.isprintable() and name == name.lower())
 
 
@@ -96,7 +96,7 @@ Pixel = tuple[int, int]
 
 
 def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
-    """Converts relative coordinates to a pixel of a screenshot.
+    """Converts relative coordinates to pixel coordinates in a screenshot.
 
     Args:
         x: share of the width from the left, 0 to 1; 1 is the last pixel.
@@ -107,7 +107,7 @@ def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
 
 
 def shares_of(x: float, y: float, size: Pixel) -> tuple[float, float]:
-    """Converts a pixel of a screenshot to relative coordinates, 0 to 1.
+    """Converts pixel coordinates in a screenshot to relative coordinates, 0 to 1.
 
     A pixel outside the screenshot is moved to its nearest edge first.
     """

@@ -1,4 +1,4 @@
-"""Reads OSWorld-Desktopd trajectories, also those of other programs, into models.
+"""Reads OSWorld-Desktopd trajectories into models, also trajectories that other programs wrote.
 
 The reader is tolerant: it loads everything that fits the models. validator.py checks whether the
 content is valid.
@@ -54,7 +54,7 @@ class Trajectory:
 
     Attributes:
         id: name of the folder.
-        notes: the annotations. They are not in the folder; callers add them.
+        notes: the annotations. The folder does not contain any; callers add them.
     """
 
     id: str
@@ -100,7 +100,10 @@ def read_document(
 
 
 def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
-    """Returns the problem for a file that could not be loaded; `exists`: whether it exists."""
+    """Returns the problem for a file that could not be loaded.
+
+    `exists` says whether the file exists.
+    """
     if exists:
         return Problem(
             "invalid_json",

@@ -5,8 +5,8 @@ the UI tree of each step, and each action together with its tree. All problems a
 raised. Messages name nodes by id or number, never by their text, which may be private. Links are
 followed. exports/sft.py validates SFT files.
 
-A tree that follows the format is decoded as structs, in a fifth of the time that parsed JSON and
-the pydantic models take. The models find the faults of any other tree.
+A tree that follows the format is decoded as structs. This takes a fifth of the time that parsed
+JSON and the pydantic models take. For any other tree, the models find the faults.
 """
 
 import os
@@ -197,9 +197,9 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
-    """Checks the bytes of a ui_tree.json as `check_tree` does, but several times faster.
+    """Checks the bytes of a ui_tree.json; the result is the same as that of `check_tree`.
 
-    Only trees whose nodes all follow the format are faster.
+    Trees whose nodes all follow the format are checked several times faster than by `check_tree`.
 
     Raises:
         JsonFileError: the bytes are not UTF-8 or not JSON.
@@ -213,7 +213,7 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
 
 @lru_cache(maxsize=2)  # consecutive steps often have the same tree
 def _checked_fast(data: bytes) -> tuple[Nodes, Sequence[Problem]] | None:
-    """Returns nodes and problems, without the file name; None: the tree breaks the format."""
+    """Returns nodes and problems (without file names); None: the tree breaks the format."""
     tree = decode_tree(data)
     return None if tree is None else (tree.nodes, list(_problems(tree, (), "")))
 
@@ -239,7 +239,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
 
 
 def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
-    """Returns the valid nodes, and the faults of all others; works for trees of any depth."""
+    """Returns the valid nodes, and the faults of all other nodes; works for trees of any depth."""
     nodes = dict[str, TreeNode]()
     faults = list[tuple[str, str]]()
     pending = [root]
@@ -289,7 +289,7 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
 
 
 def _is_off_canvas(node: TreeNode) -> bool:
-    """Returns whether a node has the state `visible` and an area, but no pixel on the canvas."""
+    """Returns whether a node has the state `visible` and an area, but lies outside the canvas."""
     box = node.bounds
     is_outside = (
         box.x >= CANVAS_WIDTH
@@ -327,7 +327,7 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
 
 
 def _form_warnings(action: StepAction, file: str) -> Iterator[Problem]:
-    """Yields warnings for a click without its button, and for key names in another form."""
+    """Yields warnings for a click that names no button, and for key names in another form."""
     parameters = action.parameters
     if isinstance(parameters, ClickParameters) and "button" not in parameters.model_fields_set:
         message = "parameters.button: is missing; the left one is assumed"
@@ -368,7 +368,7 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
 
 
 def _contains(box: NodeBounds, x: float, y: float) -> bool:
-    """Returns whether a point is in a box or on its edge, where rounding may have moved it."""
+    """Returns whether a point is in a box or on its edge; rounding may move a point to the edge."""
     return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
 
 
@@ -390,7 +390,7 @@ _OUR_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class _IndexCounts:
-    """The values of a trajectory folder that its index entry has to repeat.
+    """The values of a trajectory folder that the folder's entry in index.json has to repeat.
 
     Attributes:
         steps: number of step folders.
@@ -571,7 +571,7 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
             message = "error_message: says no reason although success is false"
             yield warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
-        # This is no error: the example of the format document expects 3 steps and has 4.
+        # A difference is no error: the example in the format document expects 3 steps and has 4.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
         yield warning("expected_steps", "task.json", message)
 
@@ -597,8 +597,8 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
     """Yields problems with the line and column of the field that they concern.
 
     Args:
-        problems: of JSON files that could be read. Each message begins with the dotted name of the
-            field and a colon.
+        problems: problems of JSON files that could be read. Each message begins with the dotted
+            name of the field that it concerns, and a colon.
         folder: the folder of these files.
         prefix: added to the file names in `problems`.
     """

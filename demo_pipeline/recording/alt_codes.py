@@ -1,4 +1,4 @@
-"""Translates Alt codes of Windows: a number typed on the keypad with Alt held, for a character.
+"""Translates Alt codes of Windows: numbers on the keypad that type a character while Alt is held.
 
 A number without a leading zero is looked up in the code page of the console (437 in the USA, 850 in
 Western Europe). A number with a leading zero is looked up in the code page of Windows (1252 in
@@ -8,7 +8,7 @@ both). The log does not say which code pages the computer had.
 from demo_pipeline.recording.key_names import Keyboard
 
 _CONSOLE_PAGES: tuple[str, ...] = ("cp437", "cp850")
-# Code pages of Windows for languages that people type on the keyboards of this project.
+# Code pages of Windows for the languages that people type with the supported keyboard layouts.
 _WINDOWS_PAGES: tuple[str, ...] = (
     "cp1252",
     "cp1250",

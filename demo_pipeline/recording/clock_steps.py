@@ -44,16 +44,22 @@ CLOCK_STEPS_SCHEMA = described_schema(
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )
 
-# Milliseconds by which a line may be earlier than a line before it, as it happens when events
-# overtake each other in a queue. Of 1,371 lines of the hooks of four recorders, 0 were later.
+# Milliseconds by which the time of a line may be earlier than the time of a line before it, because
+# events overtake each other in a queue. Of 1,371 lines from the hooks of four recorders, 0 were
+# late by more.
 BACK_MS = 100
-SURELY_BACK_MS = 250  # a block of lines that is later than this did not wait in a hook's buffer
+# A block of lines that is late by more than this did not wait in a hook's buffer.
+SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time by which a hook writes a line late
 BEFORE_START_MS = 5_000  # a time this long before the recording began comes from another clock
-BEYOND_MS = 10_000  # past the end of the video, which recorders may stop seconds before the log
-FEW = 3  # at most so many lines count as damaged because their times are far ahead of all others
+# Times may be this far past the end of the video, because recorders may stop the video seconds
+# before the log.
+BEYOND_MS = 10_000
+# At most this many lines that are far ahead of all others count as lines with damaged times.
+FEW = 3
 USUAL_GAP_MS = 16  # assumed time between two moves if the log has no two moves of a motion
-APART_MS = 1_500  # assumed time: too long to join clicks, scrolls or keys, too short for a pause
+# Assumed time across a step: too long to join clicks, scrolls or keys, too short for a pause.
+APART_MS = 1_500
 _MOTION_MS = 250  # the longest time between two moves of the same motion
 _MIN_STEP_PX = 2.0  # screen pixels; a moving pointer moves at least this far between two lines
 _WINDOW = 20_000  # lines of input that are examined before and after a line with an earlier time
@@ -117,7 +123,7 @@ class _Finder:
         moved_ms = 0
         part_start = 0
         position = 1
-        latest_ms = int(self.times[0])  # of all lines so far, corrected
+        latest_ms = int(self.times[0])  # latest corrected time of all lines so far
         while position < len(self.times):
             is_back = latest_ms - (int(self.times[position]) + moved_ms) > BACK_MS
             late_until = position
@@ -137,9 +143,10 @@ class _Finder:
     def _late_until(self, part_start: int, position: int, moved_ms: int) -> int:
         """Returns the end of a block of lines that a hook wrote late.
 
-        The block begins at `position`, whose time is earlier than times before it, and ends before
-        the first line with a later time than all of these. If its lines are not late, the clock
-        was set back before them. Then `position` itself is returned.
+        The block begins at `position`, whose time is earlier than some times before it. The block
+        ends before the first line whose time is at least as late as all times before `position`. If
+        the lines of the block are not late, the clock was set back before them. Then `position`
+        itself is returned.
 
         Each hook writes its own lines in order. Therefore, lines of a hook are late only in
         comparison with lines of another hook. Lines from a late buffer all fit between two earlier
@@ -169,7 +176,7 @@ class _Finder:
         if len(in_order):
             ahead = earliest_overtaken - int(in_order.max())
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
-            return end  # the few lines before the block have damaged times
+            return end  # the few lines with later times before the block have damaged times
         if first < latest_before - LATEST_MS or first + moved_ms < self.start - BEFORE_START_MS:
             return position
         if self._is_other_hook(part_start, position, end):
@@ -184,7 +191,8 @@ class _Finder:
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
         """Returns whether two hooks explain the order: one for the pointer, another for keys.
 
-        They do if the pointer's lines are in order, and so are the lines of keys.
+        Two hooks explain the order if the lines of the pointer are in order among themselves, and
+        the lines of keys are, too.
         """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
@@ -203,9 +211,9 @@ class _Finder:
     def _is_beyond(self, position: int, moved_ms: int, latest_ms: int) -> bool:
         """Returns whether the clock was set forward before a position.
 
-        It was if the times jump beyond the end of the video, although the lines after the jump
-        together last no longer than the rest of the video. `latest_ms` is the latest corrected time
-        before the position.
+        The clock was set forward if the times jump beyond the end of the video, although the lines
+        after the jump together last no longer than the rest of the video. `latest_ms` is the latest
+        corrected time before the position.
         """
         if self.video_ms is None:
             return False
@@ -221,10 +229,12 @@ class _Finder:
         return bool(int(part.max()) - int(part[0]) <= end + BEYOND_MS - latest_ms)
 
     def _step(self, position: int, latest_ms: int, earlier: Sequence[int]) -> ClockStep:
-        """Returns the step before a position, with the shortest plausible time across it.
+        """Returns the clock step before a position.
 
-        If the clock was set back to an earlier offset (for example after corrupt times), that
-        offset is used again.
+        The time across the step is the shortest plausible time.
+
+        If the clock seems to be set back to an earlier offset (for example after corrupt times),
+        the earlier offset is used again.
 
         Args:
             position: of the first line after the step.
@@ -250,14 +260,14 @@ class _Finder:
     def _is_twin(self, position: int) -> bool:
         """Returns whether a second hook wrote the previous line again.
 
-        Two equal lines of the wheel prove nothing, because they are usual.
+        Two equal lines of the wheel prove nothing, because such lines are usual.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
         return len(inputs_written) == 1 and pair[0].event != EventType.MOUSEWHEEL
 
     def _usual_gap(self) -> int:
-        """Returns the median time between two moves of a motion, milliseconds."""
+        """Returns the median time between two moves of the same motion, milliseconds."""
         moves = [item.time_ms for item in self.inputs if item.event == MOUSEMOVE]
         gaps = np.diff(moves)
         usual = gaps[(gaps > 0) & (gaps <= _MOTION_MS)].tolist()
@@ -269,7 +279,8 @@ class _Finder:
     def _goes_on(self, position: int) -> bool:
         """Returns whether the person was acting when the clock was set before a position.
 
-        The pointer was moving evenly, or a button or key was held across the step.
+        The person was acting if the pointer was moving evenly, or if a button or key was held
+        across the step.
         """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:
@@ -295,8 +306,8 @@ def moved_events(
 ) -> Iterator[Event | Rejected]:
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
-    A scan may have begun before a step although its line comes after the step. Then it gets the
-    correction that brings it closer to the input before it.
+    A scan may have begun before a step although its line comes after the step. Then the scan gets
+    whichever of both corrections brings its time closer to the input before it.
     """
     moved_ms = 0
     previous_moved_ms = 0

@@ -69,9 +69,11 @@ EVENT_SCHEMAS = {
     CLOCK_STEPS_FILE: CLOCK_STEPS_SCHEMA,
 }
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
-_MAX_SUMMARY_MESSAGES = 5  # rejected lines whose message is in the summary of the stage
-_MAX_REPORTED_LINES = 100  # rejected lines that get a problem or a line of debug output
-_MAX_LINES = 5_000_000  # of a log; 6 hours with a mouse of 125 Hz have 2.7 million
+# Maximum number of rejected lines whose message is in the stage's summary.
+_MAX_SUMMARY_MESSAGES = 5
+_MAX_REPORTED_LINES = 100  # maximum number of rejected lines that get a problem or a debug message
+# Maximum number of lines in a log; 6 hours with a mouse of 125 Hz have 2.7 million lines.
+_MAX_LINES = 5_000_000
 _LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
@@ -87,7 +89,7 @@ def build_events(
 ) -> dict[str, Any]:
     """Writes the tables of a log and returns the summary of the stage.
 
-    Memory does not grow with the length of the log, unless lines are far out of order.
+    The needed memory does not grow with the length of the log, unless lines are far out of order.
 
     Args:
         log: input_log.jsonl.
@@ -257,7 +259,7 @@ _NEEDED_COLUMN = {
 
 
 def check_event_values(folder: Path) -> list[Problem]:
-    """Checks that each event has the value that its type needs, and that all times are close.
+    """Checks that each event has the value that its type needs, and that no time is far off.
 
     Of each kind of fault, only the first row is reported.
     """
@@ -288,7 +290,7 @@ def check_event_values(folder: Path) -> list[Problem]:
         median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
         # Lines were rejected by their distance from the median of the whole log. The median of the
-        # accepted lines can differ from it by a day.
+        # accepted lines can differ from that median by a day.
         far = np.abs(times - median) > 2 * DAY_MS
         report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems
@@ -316,9 +318,10 @@ def require_events(summary: Mapping[str, Any]) -> list[Problem]:
 
 
 def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
-    """Returns a problem if the log is a day or more away from `recorded_at`, the meta.timestamp.
+    """Returns a problem if the times of the log are a day or more away from `recorded_at`.
 
-    The median of the times is compared, because lines far from it were rejected.
+    The median of the times is compared with `recorded_at`, which is meta.timestamp. All accepted
+    lines are near the median, because others were rejected.
     """
     events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
     if not events.num_rows:

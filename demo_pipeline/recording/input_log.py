@@ -92,7 +92,7 @@ _TYPES: Mapping[str, Any] = {
     "anything": object,
 }
 _NUMBER, _TEXT, _FLAG, _LIST, _OBJECT, _ANYTHING = _TYPES
-_Form = str | Mapping[str, Any]  # a key of `_TYPES`; or an object, as key → form of its value
+_Form = str | Mapping[str, Any]  # a key of `_TYPES`; for an object: key → form of the key's value
 _POSITION_MEMBERS = {"x": _NUMBER, "y": _NUMBER}
 _QUERY = {"element": _ANYTHING, "position": _POSITION_MEMBERS}
 _DATA = {"duration": _NUMBER, "focused_element": _ANYTHING, "queries": _OBJECT, "tree": _LIST}
@@ -226,8 +226,8 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# A longer line is rejected without being decoded. The longest known scan has 4 MB. A scan with
-# 120,000 elements, about 30 MB, took 1.33 GB of memory until its steps were built.
+# A longer line is rejected without being decoded. The longest known scan has 4 MB. From reading the
+# scan to building its steps, a scan with 120,000 elements (about 30 MB) took 1.33 GB of memory.
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
@@ -235,9 +235,9 @@ BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
     """Yields the 1-based number, the byte offset, the length and the bytes of each line.
 
-    Lines end with LF. A CR before it and a BOM at the start of the file are not part of a line.
-    The length excludes the line end. The bytes include it, because removing it would copy the line.
-    They are None if the line is longer than `limit`.
+    Lines end with LF. A CR before it and a BOM at the start of the file are not part of a line. The
+    length excludes the line end. The bytes include the line end, because removing it would copy the
+    line. Instead of the bytes, None is yielded if the line is longer than `limit`.
     """
     offset = 0
     number = 0
@@ -258,11 +258,13 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
         yield number, start, length, raw if length <= limit else None
 
 
-# Recordings take minutes, and clocks in wrong time zones differ by less than this. Times that are
-# farther from the others are damaged.
+# Times that are farther from the others than this are damaged, because recordings take minutes, and
+# clocks in wrong time zones differ by less.
 DAY_MS = 24 * 3600 * 1000
-_FAR = 1e30  # limit for logged times, because an integer of hundreds of digits is no float
-_MAX_TIMES = 2**16  # times that are kept for the median; in a longer log, of every n-th line
+# Limit for logged times, because an integer of hundreds of digits does not fit into a float.
+_FAR = 1e30
+# Maximum number of times that are kept for the median; of a longer log, every n-th time.
+_MAX_TIMES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,7 @@ class _TimeUnit:
     def to_ms(self, value: float) -> float:
         """Converts a time in this unit to milliseconds without rounding.
 
-        A time beyond `_FAR` is cut to it.
+        A time beyond `_FAR` becomes `_FAR`.
         """
         value = _cut(value)
         if self.milliseconds < 1:
@@ -285,15 +287,15 @@ class _TimeUnit:
     def duration_ms(self, value: float) -> float:
         """Converts a logged duration to milliseconds.
 
-        If the result were below 1 ms, the log has durations in milliseconds already.
+        If the conversion would give less than 1 ms, the duration already is in milliseconds.
         """
         converted = self.to_ms(value)
         return value if 0 < converted < 1 <= value else converted
 
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
-# Times from 2014 to about the year 5000 tell their unit, because their numbers differ for every
-# unit. Other times are read as milliseconds: the examples of the format document are from 1970.
+# For times from 2014 to about the year 5000, the size of the number shows the unit. Other times are
+# read as milliseconds: the examples of the format document are from 1970.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
@@ -306,15 +308,16 @@ _OTHER_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Unit and origin of the times of a log, and how far they spread.
+    """Unit and origin of the times of a log, and facts about their order and range.
 
     Attributes:
         unit: of most lines.
         median_ms: median of all times, epoch milliseconds. None: unknown, or before 2014. Most
             times of such a log are wrong, so single damaged times cannot be recognised.
-        origin_ms: the time 0 of the log in epoch milliseconds: 0, or the start of the recording if
-            the times count from there.
-        back_ms: the most by which a line of input is earlier than a line before it.
+        origin_ms: epoch milliseconds of the logged time 0. This is 0, or the start of the recording
+            if the logged times count from there.
+        back_ms: the largest difference by which the time of a line of input is earlier than the
+            time of a line before it, milliseconds.
         last_ms: the latest time of input, epoch milliseconds.
     """
 
@@ -362,10 +365,10 @@ def unit_of_time(value: float) -> _TimeUnit:
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
     """Finds the unit and the origin of the times of a log; reads `stream` to its end.
 
-    Most lines decide the unit, in a tie the earliest line. Lines without a readable time are
-    ignored. If the median of the times is less than a day, they count from the recording's start.
-    This is more reliable than `timestamp_type` in input_log_meta.json, because uploaders add that
-    file to older logs.
+    The unit of most lines is chosen; in a tie, the unit that occurs first. Lines without a readable
+    time are ignored. If the median of the times is less than a day, the times count from the
+    recording's start. This is more reliable than `timestamp_type` in input_log_meta.json, because
+    uploaders add that file to older logs.
 
     Args:
         stream: the log.
@@ -421,12 +424,14 @@ def time_unit_problems(scale: TimeScale) -> list[Problem]:
 
 # Values beyond these limits come from damaged lines.
 MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds of the year 3000
-MAX_PIXELS = 10_000_000  # distance of a coordinate from the origin
-MAX_DELTA = 1_000_000  # units of the wheel in an event
-MAX_TREE_LEVELS = 490  # elements inside each other; the deepest known page has 120
+MAX_PIXELS = 10_000_000  # largest distance of a coordinate from the origin
+MAX_DELTA = 1_000_000  # largest number of wheel units in an event
+# Maximum number of elements inside each other; the deepest known page has 120.
+MAX_TREE_LEVELS = 490
 _MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # each element is an object in a list
 _DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # recursion limit while decoding; leaves room for the callers
-# JSON objects in the line of a scan: three for each element. A screen has some thousand elements.
+# Maximum number of JSON objects in the line of a scan. An element has three, and a screen has some
+# thousand elements.
 _MAX_SCAN_OBJECTS = 200_000
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"([\[{]+)|[\]}]+")
@@ -486,13 +491,13 @@ def parse_log(
 ) -> Iterator[Event | Rejected]:
     """Yields an `Event` or a `Rejected` for each line, in file order.
 
-    Memory does not grow with the log. Open the file with `buffering=BUFFER_BYTES`, because Python's
-    default buffer is slow for the long lines of scans.
+    The needed memory does not grow with the log. Open the file with `buffering=BUFFER_BYTES`,
+    because Python's default buffer is slow for the long lines of scans.
 
     Args:
         stream: the log. Lines end with LF. A CR before it and a BOM at the start of the file are
             not part of a line.
-        scale: converts the times. A line whose time is far from its median is rejected.
+        scale: converts the times. A line whose time is far from the median is rejected.
         max_line_bytes: a longer line is rejected without being decoded.
     """
     for number, offset, length, line in split_lines(stream, max_line_bytes):
@@ -540,8 +545,9 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
-        # The decoder raises this at a depth that depends on its caller. The accepted depth must not
-        # depend on it: the levels are counted, and the line is decoded with a higher limit.
+        # The depth at which the decoder raises this error depends on its caller, but the accepted
+        # depth must not. Therefore, the levels are counted, and the line is decoded with a higher
+        # limit.
         pass
     if _json_levels(line) > _MAX_JSON_LEVELS:
         message = f"JSON is nested more than {_MAX_JSON_LEVELS} levels deep, as a tree of more than"
@@ -585,8 +591,8 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
 def _as_unit(half: re.Match[bytes]) -> bytes:
     """Replaces half of a surrogate pair by rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
 
-    If the half was logged as the key's name, the key has no name: it becomes `Unknown(0)`, and the
-    half becomes its typed character.
+    If the half was logged as the key's name, the key has no name. Then the name becomes
+    `Unknown(0)`, and the half becomes the typed character.
     """
     unit = int(half[2], 16) if half[2] else ord(half[3].decode(errors="surrogatepass"))
     name = b'"key":"Unknown(0)",' if half[1].lower() == b"key" else b""
@@ -606,7 +612,7 @@ def _documented_event(
     _check_data(event, data)
     char = data.actual_char
     if char is not None and not isinstance(char, str):
-        # A value that is neither a text nor an object becomes a list, which readers reject.
+        # A value that is neither a text nor an object is put into a list, which readers reject.
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
     duration = -1.0
     if data.duration is not None:
@@ -705,7 +711,7 @@ def _time(value: float, scale: TimeScale) -> int:
 
 
 def _without_content(message: str) -> str:
-    """Replaces the message of a decoder if it may quote the line, which may be private."""
+    """Replaces a decoder's message if this message may quote the line, which may be private."""
     if "'" in message or '"' in message:
         return "line does not fit the format"
     return message

@@ -86,18 +86,18 @@ _SYMBOLS = _pairs(r"""
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# AltGr under another key code, which xkeyboard-config calls LVL3 and for which rdev has no name.
-# Programs that type in place of a person send it.
+# The key code that xkeyboard-config calls LVL3: another AltGr, for which rdev has no name. Programs
+# that type in place of a person send this key code.
 _LEVEL3_OF_X = "Unknown(92)"
-# Layouts without Latin letters. In hotkeys, their keys have the names of the US keyboard: Ctrl with
-# the key of the Cyrillic letter es is Ctrl+C.
+# Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard. For
+# example, Ctrl with the key of the Cyrillic letter es is Ctrl+C.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → logged name → unshifted character, where `_SYMBOLS` is wrong. Recorders on
-# Linux and macOS name a key by its place, recorders on Windows by its character. On a Mac, a name
-# stands for a key code. `BackQuote` is code 50 and types ` even on keyboards that have this key
-# next to the left Shift. `IntlBackslash` is code 10, which only keyboards with an extra key have,
-# left of the 1.
+# (layout, platform) → logged name → unshifted character, for names that `_SYMBOLS` maps to a wrong
+# character. Recorders on Linux and macOS name a key by its place, recorders on Windows by its
+# character. On a Mac, a name stands for a key code. `BackQuote` is code 50 and types ` even on
+# keyboards that have this key next to the left Shift. `IntlBackslash` is code 10, which only
+# keyboards with an extra key left of the 1 have.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -165,7 +165,8 @@ def differing_characters(
 ) -> frozenset[str]:
     """Returns the characters of `layout` whose key types another character with the layout `other`.
 
-    The keypad is left out: only its point differs, and other keys type points and commas as well.
+    The keypad is left out: its only difference is the decimal point, and other keys type points and
+    commas as well.
     """
     other_keys = _table(other, platform)
     characters: set[str] = set()
@@ -227,7 +228,8 @@ def output_key_names() -> frozenset[str]:
     return frozenset({key.name for table in tables for key in table.values()} | {"clear"})
 
 
-# Names with a number, which recorders log for keys and buttons that their library has no name for.
+# Names with a number. Recorders log them for keys and buttons for which the recorder's library has
+# no name.
 _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
@@ -256,8 +258,8 @@ _UNUSED_NAMES = _words("""
 def platform_of_keys(names: Iterable[str]) -> str:
     """Returns the platform whose recorder logs these key names; empty: the names leave doubt.
 
-    Recorders on Windows use other names. Recorders on macOS and Linux use the same names, but only
-    a Mac has the key `Function`.
+    Recorders on Windows use other names than recorders on macOS and Linux. The latter use the same
+    names on both platforms, but only a Mac has the key `Function`.
     """
     seen = set(names)
     windows = seen & _ONLY_WINDOWS
@@ -284,14 +286,15 @@ def public_name(raw: str, kind: str = "key") -> str:
 def public_key(name: str) -> str:
     """Returns the name of a key of a hotkey in a form that logs and metadata may show.
 
-    Characters and names of the tables are shown. Of other names, only the length is shown.
+    Single characters and names from the tables are shown. Of any other name, only the length is
+    shown.
     """
     return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)
 
 
 _LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?([.@-].*)?")
 _UK_COUNTRIES = _words("GB UK IE")
-# Languages whose usual keyboard is the US keyboard, in some with an input method.
+# Languages whose usual keyboard is the US keyboard; some of them need an input method.
 _US_LANGUAGES = _words("zh ko nl pl vi id ms fil hi")
 # Languages whose usual keyboard has most letters of the US keyboard, but other punctuation.
 _OTHER_PUNCTUATION = _words(
@@ -299,7 +302,8 @@ _OTHER_PUNCTUATION = _words(
 )
 # Languages whose usual keyboard has other letters or unshifted digits.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
-# Language → countries where it is usually typed with the layout of the same name; "": no country.
+# Language → countries in which the layout of the same name is usual; "": a locale without a
+# country.
 _COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
 OTHER_PUNCTUATION = "other punctuation"
 OTHER_LETTERS = "other letters"
@@ -328,14 +332,14 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-# Languages that are typed with an input method, then countries that write traditional Chinese, in
-# which the input methods Bopomofo and Cangjie are usual.
+# First: languages that are typed with an input method. Second: countries that write traditional
+# Chinese, where the input methods Bopomofo and Cangjie are usual.
 _INPUT_METHODS = _words("zh ja ko vi")
 _TRADITIONAL = _words("TW HK MO")
 
 
 def input_method_of(locale: str) -> str:
-    """Returns the language of a locale if it is typed with an input method; else empty.
+    """Returns the language of a locale if people type it with an input method; else empty.
 
     The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese.
     """
@@ -353,9 +357,9 @@ def is_english(locale: str) -> bool:
     return match is None or match[1].lower() == "en"
 
 
-# Language or country in the names that Windows recorders give keyboards → layout. The names are
-# <language or country>-<arrangement of the letters>. The arrangement is unreliable: recorders write
-# `qwerty` if the name in the registry has none, even for German and French keyboards.
+# Windows recorders name a keyboard <language or country>-<arrangement of the letters>. This table
+# maps the language or country to the layout. The arrangement is unreliable: recorders write
+# `qwerty` if the name in the registry has no arrangement, even for German and French keyboards.
 _LAYOUT_OF_COUNTRY = {
     "us": "us",
     "gb": "uk",
@@ -386,7 +390,7 @@ class Keyboard:
     """The keyboard of a recording.
 
     Attributes:
-        layout: gives the characters of keys for which the recorder logged none.
+        layout: gives the character of a key if the recorder logged no character.
         other: `OTHER_PUNCTUATION` or `OTHER_LETTERS`: the person may have another layout, which
             differs in this way. Empty: the layout is certain.
     """
@@ -409,7 +413,8 @@ class Keyboard:
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
     """Returns the characters of a layout whose keys type other characters with other layouts.
 
-    The layouts `fr` and `ru` do not count, because their letters differ, too (`OTHER_LETTERS`).
+    The layouts `fr` and `ru` do not count as other layouts, because even their letters differ
+    (`OTHER_LETTERS`).
     """
     varying: frozenset[str] = frozenset()
     for other in LAYOUTS:
@@ -433,15 +438,18 @@ def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     return Keyboard("us", usual or OTHER_PUNCTUATION)
 
 
-MAX_CODE_POINTS = 4  # of a typed character: a base letter with its marks; longer values are ignored
-_ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key may type both characters
-# Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
+MAX_CODE_POINTS = 4  # a typed character is a base letter with marks; longer values are ignored
+# ASCII accents of dead keys; the next key may type the accent and its own character.
+_ACCENTS = frozenset("'\"^~`")
+# Unicode categories of code points that are no text: control characters, lone surrogates, private
+# use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-# UTF-16 units of surrogate pairs: first halves, second halves, and the last second half.
+# UTF-16 units of surrogate pairs: the lowest first half, the lowest second half, and the highest
+# second half.
 _HIGH_HALF = 0xD800
 _LOW_HALF = 0xDC00
 _LAST_HALF = 0xDFFF
-_REPLACEMENT = "\ufffd"  # decoders write it in place of bytes that they could not decode
+_REPLACEMENT = "\ufffd"  # decoders write this in place of bytes that they could not decode
 _DEBUG_PRINT = re.compile(
     r"""\s* (?: Some \s* \( \s* )?
     UnicodeInfo \s* \{ \s*
@@ -463,7 +471,7 @@ class TypedCharacter:
     Attributes:
         text: the character in composed form (NFC); empty: no character was logged.
         dead: whether the key is a dead key, which types nothing until the next key.
-        unreadable: whether the logged value is in no known form. It is ignored.
+        unreadable: whether the logged value is in no known form. Such a value is ignored.
         half: a lone surrogate: one of the two UTF-16 units of a character such as an emoji.
     """
 
@@ -478,7 +486,7 @@ _UNREADABLE = TypedCharacter(unreadable=True)
 
 
 class _UnicodeInfo(msgspec.Struct, forbid_unknown_fields=True):
-    """rdev's `UnicodeInfo` as a JSON object, which some recorders write instead of its print."""
+    """rdev's `UnicodeInfo` as a JSON object; some recorders write this instead of a debug print."""
 
     name: str | None
     unicode: list[int]
@@ -507,10 +515,10 @@ def read_typed_character(logged: str | None) -> TypedCharacter:
 
 
 def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
-    """Returns the character of the fields of `UnicodeInfo`.
+    """Returns the character that the fields of `UnicodeInfo` describe.
 
-    It is unreadable if the name and the UTF-16 units disagree. Some recorders write a code point
-    above 0xFFFF instead of two units.
+    The character is unreadable if the name and the UTF-16 units disagree. Some recorders write a
+    code point above 0xFFFF instead of two units.
 
     Raises:
         ValueError, OverflowError: a number is neither a UTF-16 unit nor a code point.
@@ -562,8 +570,8 @@ def _is_one_key(text: str) -> bool:
 def _of_text(text: str) -> TypedCharacter:
     """Returns a text as typed character.
 
-    The text is unreadable if a part of it could not be decoded. It counts as no character if it
-    contains a control character or another code point that is no text.
+    The text is unreadable if a part of it could not be decoded. A text with a control character, or
+    with another code point that is no text, counts as no character.
     """
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE
@@ -573,5 +581,8 @@ def _of_text(text: str) -> TypedCharacter:
 
 
 def _composed(text: str) -> str:
-    """Composes a text to NFC. A single code point stays, because NFC would replace a few."""
+    """Composes a text to NFC.
+
+    A single code point stays as it is, because NFC would replace a few code points by others.
+    """
     return text if len(text) < 2 else unicodedata.normalize("NFC", text)

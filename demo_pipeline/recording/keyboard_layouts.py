@@ -30,7 +30,8 @@ _PLACES = _names("""
 """)
 _DIGITS = _names("Zero One Two Three Four Five Six Seven Eight Nine")
 # Names of the virtual keys OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD and OEM_102 on
-# Windows: first the British names of the multiinput library, then those of rdev. "-": no name.
+# Windows. First the British names of the multiinput library, then the names of rdev. "-": the
+# library has no name.
 _MULTIINPUT = _names("""
     SemiColon ForwardSlash Apostrophe LeftSquareBracket BackSlash RightSquareBracket Hash BackTick
     Plus Minus Comma FullStop -
@@ -54,10 +55,11 @@ class CountryLayout:
         shifted: character of each key with Shift, in the same order; a space: none.
         with_altgr: pairs of a key and its character with AltGr. Not used on a Mac, where Option
             types other characters.
-        dead: accents of the dead keys, which are dead without AltGr. But on French and Spanish
-            keyboards, `~` and the backquote are dead with AltGr; the Spanish backquote always.
-        virtual: the keys with the virtual keys OEM_1 … OEM_102, in the order of `_MULTIINPUT`; a
-            space: no key. Empty: Windows recorders name the keys by the US keyboard.
+        dead: accents of the dead keys. A dead key is dead without AltGr. Exceptions: on French and
+            Spanish keyboards, `~` and the backquote are dead with AltGr, and the Spanish backquote
+            is dead with and without AltGr.
+        virtual: the keys that have the virtual keys OEM_1 … OEM_102, in the order of `_MULTIINPUT`;
+            a space: no key has it. Empty: Windows recorders name the keys by the US keyboard.
         with_both: pairs of a key and its character with Shift and AltGr.
     """
 
@@ -112,7 +114,7 @@ _US_INTL = CountryLayout(
     "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
 )
 # On Linux, some keys type other characters with AltGr than on Windows. With AltGr and Shift, seven
-# more keys are dead keys; their characters are left out.
+# more keys are dead keys; the characters of these seven keys are left out.
 _US_INTL_LINUX = replace(
     _US_INTL,
     with_altgr="`"
@@ -132,8 +134,8 @@ _RU = CountryLayout(
     "",
     "ж.ёх\\ъэ =-бю\\",
 )
-# xkeyboard-config differs from Windows only in the key next to the left Shift, which types `/`
-# alone and `|` with Shift.
+# xkeyboard-config differs from Windows only in the key next to the left Shift: without modifiers,
+# this key types `/`, and with Shift `|`.
 _RU_LINUX = replace(
     _RU,
     alone="ё1234567890-=йцукенгшщзхъфывапролджэ\\/ячсмитьбю.",
@@ -195,7 +197,8 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
     if mac:
         return places | {name: places[other] for name, other in _SWAPPED.items()}
-    # Letter keys are named by the Latin letter that they type, else by that of the US keyboard.
+    # Letter keys are named by the Latin letter that they type, or else by their letter on the US
+    # keyboard.
     letters = {name[3:]: key for name, key in places.items() if name.startswith("Key")}
     letters |= {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
     if platform == "linux":
@@ -231,7 +234,8 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# Accent → letters that it joins on Windows. Before any other character, both are typed.
+# Accent → letters with which the accent joins on Windows. Before any other character, the accent
+# and the character are typed.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",
     "'": _VOWELS + "yYcC",
@@ -250,8 +254,9 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of the dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type: a letter with accent, or both.
 
-    The text is empty if it is unknown. On Linux, toolkits differ if both do not join, and the
-    locale decides which letter the apostrophe and c make.
+    The text is empty if it is unknown, as in two cases on Linux: if accent and character do not
+    join, the text depends on the toolkit; and the locale decides which letter the apostrophe and c
+    make.
 
     Args:
         accent: of the dead key.

@@ -1,7 +1,7 @@
 """Reads the accessibility scans of a log: when each scan ran, and the elements that it lists.
 
-A scan in the documented form is decoded fast. Any other scan is read leniently: the role and the
-name of a damaged element become empty, and all other elements are kept. observation/trees/ decides
+A scan in the documented form is decoded fast. Any other scan is read leniently: a damaged element
+loses its role and its name, and all other elements stay as they are. observation/trees/ decides
 which scan is current at an action, and maps its elements to the canvas.
 """
 
@@ -69,7 +69,7 @@ class RawNode(msgspec.Struct, gc=False):
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """x, y, width, height in event space; NaN without a usable box.
+        """x, y, width, height in event space; all NaN if there is no usable box.
 
         Some macOS recorders write `bbox` as a list [left, top, right, bottom] relative to the
         element's window. Then `absolute_position` and `size` are used if the recorder wrote them.
@@ -205,8 +205,9 @@ class RawScan(msgspec.Struct):
 class LenientScan(RawScan):
     """A scan that differs from the documented form.
 
-    `damaged_elements` counts the elements that are not objects, which are ignored, and the elements
-    whose role is not text, of which only the box and the children are used.
+    `damaged_elements` counts two kinds of elements: elements that are no objects, which are
+    ignored, and elements whose role is no text. Of the latter, only the box and the children are
+    used.
     """
 
     damaged_elements: int = 0
@@ -358,7 +359,7 @@ def _listed(nodes: list[RawNode] | RawNode | None) -> list[RawNode]:
     return nodes
 
 
-STAMP_SLACK_MS = 20  # milliseconds by which the lines of a busy recorder may be out of order
+STAMP_SLACK_MS = 20  # the lines of a busy recorder may be out of order by this many milliseconds
 
 
 @dataclass(frozen=True)
@@ -370,7 +371,7 @@ class LoggedScan:
         byte_offset, byte_length: of the line in the file.
         time_ms: logged time, epoch milliseconds: the start of the scan, as documented, or its end.
         duration_ms: duration of the scan; None: the recorder did not log it.
-        stamped_at_end: whether `time_ms` is the end of the scan, as with some recorders.
+        stamped_at_end: whether `time_ms` is the end of the scan, as some recorders log it.
     """
 
     event_index: int
@@ -397,9 +398,10 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
     A recorder writes the line of a scan when the scan has finished. If the logged time is the
-    start, lines before the scan may have later times. If it is the end, the line after the scan has
-    a time soon after. The scans whose neighbouring lines show one of both vote. Without a majority
-    for the end, the time is the start, as documented.
+    start, lines before the scan may have later times. If the logged time is the end, the line after
+    the scan has a time soon after. A scan votes if its neighbouring lines show which of both is
+    true. If more than half of the votes are for the end, the logged times are ends. Otherwise they
+    are starts, as documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:
@@ -418,7 +420,9 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yields for each scan whose neighbouring lines show it: whether its logged time is its end.
+    """Yields whether the logged time of a scan is the scan's end.
+
+    Scans whose neighbouring lines do not show this are left out.
 
     Args:
         scans: of the log.
@@ -431,7 +435,7 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
         before_ms = others[after - 1][1] - scan.time_ms if after else 0
         after_ms = others[after][1] - scan.time_ms if after < len(others) else duration
         if 0 <= after_ms < duration - STAMP_SLACK_MS:
-            # If the time were the start, this line would have been written before the scan.
+            # If the time were the start, the next line would have been written before the scan.
             yield True
         elif STAMP_SLACK_MS < before_ms <= duration + STAMP_SLACK_MS:
             yield False

@@ -222,8 +222,8 @@ def verified_file(
             verifies the hash of such a file, so only its size is compared.
 
     Raises:
-        DemonstrationError: size or hash changed, or a kept file is missing. The latter happens if
-            the uploads were local when the manifest was written.
+        DemonstrationError: size or hash changed, or a kept file is missing. A kept file is missing
+            if the uploads were local when the manifest was written.
     """
     path = folder / name
     fingerprint = manifest.file(name)

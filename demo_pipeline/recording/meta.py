@@ -24,11 +24,11 @@ STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
 _OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # names of Node.js and Tauri → ours
 
-_MOST_PIXELS = 1_000_000  # of a side of the display
+_MOST_PIXELS = 1_000_000  # largest width and height of the display
 # Accepted times of the recording; times in input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
-_MOST_LEVELS = 64  # nested objects and lists; documented files have 3
+_MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3
 
 _DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorders list displays
 
@@ -49,7 +49,7 @@ def _timestamp_text(value: Any) -> Any:
 
 
 def _platform(value: str) -> str:
-    """Returns `windows`, `macos` or `linux`; empty: another or no platform."""
+    """Returns `windows`, `macos` or `linux`; empty: another platform, or none."""
     name = value.strip().casefold()
     name = _OTHER_NAMES.get(name, name)
     if name not in _PLATFORMS:
@@ -74,7 +74,8 @@ class _Tolerant(Document):
     def _clean(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        # UTF-8 cannot encode a lone surrogate, and one bad character must not reject the file.
+        # Lone surrogates are replaced: UTF-8 cannot encode them, and the file must not be rejected
+        # because of one bad character.
         return {
             key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
             for key, value in data.items()

@@ -19,7 +19,8 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-_ROUNDING_PTS = 1  # PTS units by which equal frame intervals differ, because PTS are integers
+# Equal frame intervals may differ by this many PTS units, because PTS are integers.
+_ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
@@ -55,12 +56,12 @@ class VideoPackets:
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
         key_pts: (key frames,) int64, ascending presentation times of key frames, at which decoding
-            can start. The first may be before `pts`: an edit list can hide frames that the shown
-            frames depend on.
+            can start. The first key frame may be before all of `pts`, because an edit list can hide
+            frames that the shown frames depend on.
         time_base: seconds per unit.
         hidden: number of frames that an edit list hides.
-        change_bytes: (frames,) int64, bytes of each packet. 0 for key frames, whose size does not
-            tell whether the screen changed. None: unknown.
+        change_bytes: (frames,) int64, the size of each frame's packet in bytes. 0 for key frames,
+            because their size does not tell whether the screen changed. None: unknown.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
@@ -81,8 +82,8 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
 
     The file may be malicious. The demuxer is chosen by the first bytes, not by the file's name, and
     external references are disabled, so that a disguised playlist cannot read other files. The
-    decoder rejects frames of more than `max_pixels` before it allocates them, because a file of a
-    few kB can hold gigabytes of pixels whatever its header declares.
+    decoder rejects frames of more than `max_pixels` before it allocates memory for them, because a
+    file of a few kB can hold gigabytes of pixels, whatever its header declares.
 
     Raises:
         DemonstrationError: the file cannot be opened or has no video.
@@ -266,8 +267,8 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
     """Raises an error with the frame's number if the decoder failed because of the frame's size.
 
-    FFmpeg reports a frame that is too large as an invalid argument, or as invalid data after it set
-    the size of the codec context.
+    FFmpeg reports a frame that is too large as an invalid argument. It may also set the size of the
+    codec context first, and then report invalid data.
 
     Args:
         stream: the video stream.
@@ -284,9 +285,9 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
 
 
 def most_pixels(size: tuple[int, int]) -> int:
-    """Returns the `max_pixels` with which frames of a size can be decoded.
+    """Returns the `max_pixels` that allows decoding frames of this size.
 
-    It leaves room for the pixels with which codecs fill their blocks.
+    The result includes the pixels with which codecs fill up their blocks.
     """
     return 2 * (size[0] + 64) * (size[1] + 64)
 

@@ -117,7 +117,7 @@ def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action 
 
 
 def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
-    """Returns when the shortcut in `actions.stop_shortcut` was pressed, epoch milliseconds.
+    """Returns when the shortcut of the setting `actions.stop_shortcut` was pressed, epoch ms.
 
     None: the log does not end with this shortcut.
 

@@ -337,7 +337,7 @@ def _typing(part: TypedPart) -> Action:
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """Returns a drag. The last gesture is the drag; clicks before it belong to a double click.
+    """Returns a drag, which is the last gesture. Clicks before the drag belong to a double click.
 
     A drag that begins with a double click selects text word by word.
     """

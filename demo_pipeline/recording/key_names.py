@@ -313,8 +313,9 @@ def layout_of_locale(locale: str) -> str | None:
     """Returns the usual keyboard layout of a locale.
 
     Returns:
-        A name of `LAYOUTS`. `OTHER_PUNCTUATION` or `OTHER_LETTERS`: a layout that is not in
-        `LAYOUTS` and differs in this way from the US layout. None: the layout is unknown.
+        A name of `LAYOUTS`. If the usual layout is not in `LAYOUTS`, `OTHER_PUNCTUATION` or
+        `OTHER_LETTERS` says how this layout differs from the US layout. None: the layout is
+        unknown.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None:
@@ -391,8 +392,8 @@ class Keyboard:
 
     Attributes:
         layout: gives the character of a key if the recorder logged no character.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS`: the person may have another layout, which
-            differs in this way. Empty: the layout is certain.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have another layout; the
+            value says how the other layout differs. Empty: the layout is certain.
     """
 
     layout: KeyboardLayout

@@ -167,7 +167,7 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
 
 
 def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
-    """Yields warnings about an id that differs from the folder's name, and an unknown platform."""
+    """Yields warnings: the id differs from the folder's name, or the platform is unknown."""
     if meta.id and meta.id != name:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"
@@ -212,7 +212,7 @@ def read_manifest(folder: Path) -> RecordingManifest:
 def verified_file(
     folder: Path, name: str, manifest: RecordingManifest, *, kept: bool = False
 ) -> Path:
-    """Returns the path of an uploaded file that is the same as when the manifest was written.
+    """Returns the path of an uploaded file after checking that it is the file of the manifest.
 
     Args:
         folder: the folder with the file.

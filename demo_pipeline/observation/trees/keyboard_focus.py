@@ -702,7 +702,7 @@ def _bounds(tree: StepTree, nodes: Sequence[int]) -> Sequence[Bounds]:
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:
-    """Returns whether keys on a target may move the focus, or open something that takes it."""
+    """Returns whether keys on a target may move the focus, or open a popup that takes the focus."""
     keys = set(action.keys)
     if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _TEXT_COMMANDS:
         return False

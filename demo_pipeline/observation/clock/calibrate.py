@@ -141,8 +141,8 @@ def _without_drift(
 ) -> Clock:
     """Returns the clock measured from the pointer's moves, corrected for drift.
 
-    Later parts of the video show how fast the clock drifts. If ffmpeg logged a start time, it
-    remains the time of the first frame.
+    Later parts of the video show how fast the clock drifts. If ffmpeg logged a start time,
+    the start time remains the time of the first frame.
     """
     clock = drift_corrected(by_pointer, changes.middle_s, parts)
     if logged is None:
@@ -194,7 +194,7 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
 
     Args:
         search: decodes more of the video where that may help.
-        changes: in the decoded stretches of video; changes in newly decoded ones are added to it.
+        changes: the changes in the decoded stretches of video; those in new stretches are added.
         presses: when and where buttons were pressed.
         answered: when inputs came that the screen may answer, epoch milliseconds.
         documented: the clock from `meta.timestamp`.

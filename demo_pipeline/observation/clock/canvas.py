@@ -157,8 +157,8 @@ class Canvas:
 
         The image of a pointer lies to the right of its point and below it, so at the right and the
         lower border almost nothing of it is inside the screen. At any border, the pointer may be on
-        another display, because some recorders move such positions to the border. The point is in
-        event space.
+        another display, because some recorders move positions on another display to the border.
+        The point is in event space.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
@@ -174,8 +174,8 @@ class Canvas:
     def fit(self, image: Image) -> Image:
         """Returns the frame on the canvas, undistorted, with black bars.
 
-        `image` is (video_height, video_width, 3). It is returned itself if it fits the canvas
-        already.
+        `image` is (video_height, video_width, 3). An image that already fits the canvas
+        is returned unchanged.
         """
         shown_w, shown_h = self.shown_size
         if image.shape[:2] == (self.height, self.width) == (shown_h, shown_w):

@@ -135,9 +135,9 @@ def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first
     two clocks differ.
 
     Args:
-        logged: from the start time that ffmpeg printed. This time is trusted most, so the first
-            frame stays at it.
-        by_pointer: from the pointer's moves; None if they show no clock.
+        logged: the clock from the start time that ffmpeg printed. This time is trusted most, so the
+            first frame stays at this time.
+        by_pointer: the clock that the pointer's moves show; None if they show none.
         rate: video seconds per second of the log, measured by the pointer's moves.
         first_s: video time of the first frame, seconds.
     """
@@ -247,7 +247,7 @@ def _moves_at_lag(
     the position after it.
 
     Args:
-        events: video seconds of the positions, from the one with index `first` on, at this lag.
+        events: video seconds, at this lag, of the positions from index `first` on.
         track: the pointer's positions in the log.
         frames: times of the frames, video seconds.
         first: index in `track` of the first position in `events`.

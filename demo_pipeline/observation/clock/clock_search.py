@@ -97,7 +97,7 @@ class ClockSearch:
         """Decodes batch after batch of stretches into `changes`; yields after each batch.
 
         The caller may stop after any batch. The video is opened once and read forwards for all
-        batches, because a seek in a video with a single key frame decodes it from its beginning.
+        batches, because a seek in a video with a single key frame starts over at its beginning.
         """
         batches = list(batches)
         stretches: list[Span] = []
@@ -293,7 +293,7 @@ class ClockSearch:
         if echo is None or ECHO_S[0] <= echo.lag_s <= ECHO_S[1]:
             return None
         # Programs show a character 0 to 0.065 s after its key (`ECHO_S`), so several clocks fit.
-        # The part gets the one that differs most from `clock`.
+        # The part gets the clock that differs most from `clock`.
         off_s = echo.lag_s if echo.lag_s > 0 else echo.lag_s - ECHO_S[1]
         origin_ms = clock.origin_ms - off_s * 1000
         return ClockPart(middle_ms, replace(clock, origin_ms=origin_ms, uncertainty_ms=0))
@@ -333,9 +333,9 @@ class ClockSearch:
 
         The time is divided into equal shares. The first share is left out, because a video that
         falls behind stays behind and shows it in every later share. Every other share gives at most
-        one part. The part begins at a key frame, which saves decoding: at the one after which
+        one part. To save decoding, the part begins at a key frame: at the key frame after which
         enough moves follow soonest. If no key frame has enough moves after it, the part begins at
-        the one after which most keys are typed.
+        the key frame after which most keys are typed.
         """
         if end - begin < WORTH_S:
             return []
@@ -418,7 +418,7 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
     Args:
         clock: fits one stretch of the video.
         middle_s: the middle of this stretch, video seconds.
-        parts: of the video with clocks of their own, in time order.
+        parts: the parts of the video that show clocks of their own, in time order.
     """
     if not parts:
         return clock
@@ -444,10 +444,10 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts.
 
-    A part whose clock differs by no more than its own uncertainty is ignored, unless the difference
-    exceeds `MIN_LEAD_MS`, because every frame lies at least that long before its press. If ffmpeg
-    logged the start time, the clock is exact: a part then counts only if it differs by more than
-    both uncertainties together.
+    A part is ignored if its clock differs by no more than its own uncertainty and by no more than
+    `MIN_LEAD_MS`, because every frame lies at least `MIN_LEAD_MS` before its press. If ffmpeg
+    logged the start time, the clock is exact. A part then counts only if its clock differs by more
+    than both uncertainties together.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

@@ -77,7 +77,7 @@ def find_shifts(
     A step back to an earlier offset (for example after corrupt timestamps) reuses the shift that
     was measured for this offset.
 
-    If `clock` is only the one from meta.json, and the video shows the events after some step, these
+    If `clock` comes only from meta.json, and the video shows the events after some step, these
     events define the clock. The time of the events before the first step is then unknown.
 
     Args:

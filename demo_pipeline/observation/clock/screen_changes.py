@@ -103,7 +103,7 @@ def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
 
 
 def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
-    """Returns `canvases`, and after them those that screens of the given sizes would have.
+    """Returns `canvases`, followed by the canvases that screens of the given sizes would have.
 
     The video keeps its size, so a screen of another shape either has bars in it or is stretched.
     """
@@ -118,8 +118,8 @@ def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
     """Yields the possible canvases of a screen in a video.
 
-    There is one canvas if both have the same shape. Otherwise there are two: the video has bars
-    around the screen, or stretches it.
+    There is one canvas if screen and video have the same shape. Otherwise there are two: the video
+    has bars around the screen, or stretches the screen.
     """
     width, height = screen
     across = video_size[0] / width
@@ -177,7 +177,7 @@ def find_parts_by_scans(
 
     Args:
         video: the video.
-        calibration: its screen takes the parts.
+        calibration: the parts are added to the calibration's screen.
         path: the pointer's positions in the log.
         desktops: the sizes of the desktop in all scans, in time order.
     """
@@ -232,7 +232,7 @@ class ScreenWatch:
     pointer then proves nothing.
 
     Args:
-        calibration: its screen takes new parts as soon as they are certain.
+        calibration: new parts are added to its screen as soon as they are certain.
         desktops: the sizes of the desktop in all scans.
     """
 
@@ -370,7 +370,7 @@ class _Change(NamedTuple):
     """A change of the screen's size.
 
     Attributes:
-        parts: of the recording, from the change on.
+        parts: the parts of the recording from the change on.
         gain: number of moves that support the change, minus the number that is needed.
     """
 
@@ -469,9 +469,9 @@ class _CanvasEvidence:
     def _redraw(self, gains: Floats, first_move: int, scan_ms: float) -> _Redraw:
         """Returns the redraw in which the screen may have changed its size.
 
-        It lies between the last move that the old state explains better and the first move that
-        the new state explains better. Several large redraws there are joined to a single one. If
-        there is no redraw, the share is 0.
+        The redraw lies between the last move that the old state explains better and the first move
+        that the new state explains better. Several large redraws there are joined to a single one.
+        If there is no redraw, the share is 0.
 
         Args:
             gains: (moves,) positive where the new state explains a move better than the old one.

@@ -71,7 +71,7 @@ class ScaledRequests:
         return list(self._by_scale)
 
     def of(self, index: int, scale: float | None) -> FrameRequest:
-        """Returns the request of the action with this index, for a scale of its tree."""
+        """Returns the request of the action with this index, for a scale of the action's tree."""
         if scale not in self._by_scale:
             self._by_scale[scale] = self._rescaled(scale)
         return self._by_scale[scale][index]
@@ -185,8 +185,8 @@ class ActionFrames:
         requests: of all actions.
         fallback: replaces choices that the video does not support.
         writer: writes the screenshot of an answered request.
-        scanned: compares the screen of an action with that of its scan. It must see each frame
-            before this observer.
+        scanned: compares the screen of an action with that of its scan. `scanned` must see each
+            frame before this observer does.
         typed: compares the screen before and after typing.
         waits: decides which pauses may be waits.
         private: knows when the screen was dark.
@@ -262,7 +262,7 @@ class ActionFrames:
             misplaced: indexes of actions whose request has a canvas that turned out to be wrong.
                 A wait is left out if its pause or the action after the pause is one of these.
             hovers: presses on content that the pointer opened; waits for such content are left out.
-            clock: of the recording.
+            clock: the clock of the recording.
         """
         while self._unanswered:
             self._answer(self._unanswered.popleft())
@@ -311,7 +311,7 @@ class ActionFrames:
             pending.choosers[scale] = FrameChooser(self._scaled.of(request.action_index, scale))
 
     def _answer(self, pending: _PendingRequest) -> None:
-        """Chooses the frame of a request and writes its screenshot, or holds the answer (pause)."""
+        """Chooses the frame of a request; writes the screenshot, or holds a pause's answer."""
         self._begin(pending)
         request: FrameRequest = pending.request
         index = request.action_index

@@ -26,7 +26,7 @@ cv2.setNumThreads(1)
 BLOCK = 8  # video pixels per side of a cell
 # Brightness differences, of 255:
 CHANGED_LEVELS = 10  # codec noise on a still screen is mostly less
-MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach it in at most 3 cells
+MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach 12 in at most 3 cells
 THRESHOLD = 24  # the difference is less where an encoder refines a still screen
 KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
 # Numbers and shares of changed cells:
@@ -206,7 +206,7 @@ class Difference:
         return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
 
     def count_away_from(self, pointers: list[Point]) -> int:
-        """Returns how many cells changed, without those around the pointer."""
+        """Returns how many cells changed, not counting cells around the pointers."""
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
@@ -216,7 +216,7 @@ class Difference:
         return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS
 
     def without_pointers(self, pointers: list[Point]) -> Cells:
-        """Returns the cells that changed, without those around the pointer."""
+        """Returns the cells that changed, except cells around the pointers."""
         rest = self.cells.copy()
         for point in pointers:
             rest[cells_of(PixelBox.around(point, POINTER_PX))] = False
@@ -241,13 +241,13 @@ def _count(cells: Cells) -> int:
     return int(np.count_nonzero(cells))
 
 
-# The rest of this module compares screens in detail. A sample is the mean of 2 x 2 pixels there.
+# The rest of this module compares screens in detail. A sample is now the mean of 2 x 2 pixels.
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns) of samples, each 0 or 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
 DETAIL_STEP = HALF  # pixels per side of a sample
 
-# Pixels from the pointer's hot spot that the drawn pointer may cover: to the left and above, to the
-# right and below. The largest usual pointer is 24 wide.
+# Pixels from the pointer's hot spot that the drawn pointer may cover: BEFORE_POINTER_PX to the left
+# and above, AFTER_POINTER_PX to the right and below. The largest usual pointer is 24 wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
 SHARED_RIM_PX = 4.0  # pixels inside the edge of a box; lines of neighbouring elements reach there
@@ -256,12 +256,12 @@ STEPS = 16  # steps of brightness; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # changed samples in a digit of small text; a cluster of noise has fewer
 CARET_SAMPLES = 2  # width of a text cursor; a cursor joined with the letter beside it is wider
-RING_SAMPLES = 4  # thickness of a focus ring and of the gap between it and its element
+RING_SAMPLES = 4  # thickness of a focus ring and of the gap between the ring and its element
 LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
 CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
-SHADED_DETAIL = (
-    8  # of 255; flat areas of two encodings differ by less, areas of dark themes by more
-)
+# Brightness, of 255. In two encodings, a flat area differs by less than this; a shaded area of a
+# dark theme differs by more.
+SHADED_DETAIL = 8
 SHADED_SAMPLES = 6  # per side; a smaller area is a check mark, a letter or an underline
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
 EDGE_SAMPLES = 24  # least height of a straight edge; letters are lower

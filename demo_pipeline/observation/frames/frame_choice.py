@@ -11,7 +11,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
-# Seconds that a frame must lie before the approach. The clock of a video with a constant frame rate
+# Least time from a frame to the approach, seconds. The clock of a video with a constant frame rate
 # is off by less than this (test_exactness.py).
 APPROACH_ERROR_S = 0.01
 
@@ -53,7 +53,7 @@ class Reason(StrEnum):
 
 
 class FrameChoice(NamedTuple):
-    """The chosen frame, or None if there was no candidate, and the reason of the choice."""
+    """The chosen frame (None if there was no candidate), and the reason of the choice."""
 
     frame: Frame | None
     reason: Reason

@@ -70,9 +70,9 @@ class ScannedTarget:
         event_index: line of the scan in the log.
         begin_ms, end_ms: when the scan began and ended, epoch milliseconds.
         aim: the element at the place of the action.
-        windows: if several windows overlap there, the element in each of them. The frame shows
-            which window is in front.
-        box: of the element; None if it is too large to say where in it the press will be.
+        windows: if several windows overlap at this place, the element in each of them. The frame
+            shows which window is in front.
+        box: the element's box; None if the element is too large to show where the press will be.
         marks: (elements, 4) boxes of small named elements; they show whether the tree has the same
             units as the pointer.
         before_ms: when the previous scan began and ended, epoch milliseconds; None without a

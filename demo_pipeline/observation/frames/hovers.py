@@ -1,7 +1,7 @@
 """Finds hovers: presses on content that had opened because the pointer rested near it.
 
 The log says where the pointer rested before each press. The frames before and during a rest show
-whether the pressed content appeared then. In doubt, it did not.
+whether the pressed content appeared during the rest. In doubt, the press is not a hover.
 """
 
 from bisect import bisect_right
@@ -87,7 +87,7 @@ class _Press:
         action_index: row of actions.parquet.
         place: of the press, video pixels.
         arrives_s: the latest time at which the pointer is not at the press yet, video seconds.
-        rests: of the pointer, in time order.
+        rests: the pointer's rests before the press, in time order.
         screen: the screen at `arrives_s`, as `Frame.quartered`.
     """
 
@@ -199,7 +199,7 @@ class HoverObserver:
 def waits_without_hovers(
     waits: Sequence[Wait], hovers: Sequence[Hover], clock: Clock
 ) -> list[Wait]:
-    """Returns the waits without those for content that the pointer itself opened.
+    """Returns the waits, except waits for content that the pointer itself opened.
 
     A wait that was over before the pointer came to rest is kept, for example a wait for a page on
     which the pointer then opens a menu.

@@ -60,7 +60,7 @@ class TargetArea:
     Attributes:
         x, y: the point of the press.
         radius: of the circle; unused if there is a box.
-        box: of the target; None if it is unknown, or too large to say where the press will be.
+        box: the target's box; None if it is unknown or too large to show where the press will be.
     """
 
     x: float

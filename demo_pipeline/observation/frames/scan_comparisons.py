@@ -38,7 +38,8 @@ ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger ele
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # a highlight reaches at most so many video pixels beyond its element; chosen
 # Video pixels. A changed area that begins or ends this far to the left or right of the press may be
-# the highlight of a menu item, because the pointer divides it: 48 pixels around it are ignored.
+# the highlight of a menu item. The pointer divides a highlight: 48 pixels around the pointer are
+# ignored.
 NEAR_POINTER_PX = 64
 LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared only around the press
 

@@ -104,13 +104,13 @@ class ScreenshotFiles:
         self.digests: dict[str, str] = {}
 
     def write(self, name: str, rgb: Pixels, frame: Frame | None = None) -> None:
-        """Writes a screenshot and its row.
+        """Writes a screenshot and its row of pictures.parquet.
 
         Args:
             name: of the file.
             rgb: the pixels, (height, width, 3).
-            frame: the frame with exactly these pixels; the thumbnail is made faster from it. None
-                if the frame was scaled.
+            frame: the frame with exactly these pixels, for making the thumbnail faster. None if the
+                frame was scaled.
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)

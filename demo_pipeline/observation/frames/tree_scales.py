@@ -25,7 +25,7 @@ CUT_LEVELS = 24  # of 255; an edge cuts content where brightness along it change
 CUT_SHARE = 0.06  # of the samples along the edge; the edge of a fitting box cuts fewer
 # Shares of the elements whose boxes fit:
 FIT_SHARE = 0.5  # least for the right scale; right scales had 0.48 to 1.00, wrong ones 0.47 at most
-MISFIT_SHARE = 0.35  # largest share for trees in other units, without scaling; they had up to 0.34
+MISFIT_SHARE = 0.35  # without scaling, trees in other units have a smaller share: up to 0.34
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:

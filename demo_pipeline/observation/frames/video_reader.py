@@ -345,8 +345,9 @@ class _ForwardReader:
     def _enter(self, pts: int | None) -> None:
         """Tells the decoder which frames it may skip, from the packet at this presentation time on.
 
-        It decodes all frames of a wanted stretch. In a gap, it decodes only the frames that others
-        refer to. A packet without a time is decoded, because it may lie in a wanted stretch.
+        The decoder decodes all frames of a wanted stretch. In a gap, it decodes only frames that
+        other frames refer to. A packet without a time is decoded, because it may lie in a wanted
+        stretch.
         """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1

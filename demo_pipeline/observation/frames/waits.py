@@ -62,7 +62,7 @@ class Interval:
     """The time between two successive actions. Times are video seconds.
 
     Attributes:
-        earlier: when the action before the first of the two ended; minus infinity if there is none.
+        earlier: when the action before these two ended; minus infinity if there is no such action.
         pressed: when the first action began.
         since: when the first action ended.
         looked: when the pointer started towards the second action; `limit` if it did not move.
@@ -128,10 +128,10 @@ class IntervalChanges:
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
     """Returns when the answer to the first action came to rest, video seconds; None without a wait.
 
-    A pause is a wait in three cases. Restless cells are ignored in all of them.
+    A pause is a wait in three cases. Restless cells are ignored in all three.
 
     1. New content is at the place of the second action. It was not there before the first action,
-       came at least a second after it, and was at rest when the person acted.
+       came at least a second after that action, and was at rest when the person acted again.
     2. The first action at once brought up a stand-in (a skeleton, a spinner, a label like
        "Loading", a row of dots), and new content replaced the stand-in. The second action may be
        anywhere.
@@ -191,7 +191,7 @@ def _appeared(
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
-    """Returns the cells and those in the gaps between them, as `IntervalChanges.filled` does.
+    """Returns the cells, and the cells in the gaps between, as `IntervalChanges.filled` does.
 
     If they span much of the screen, as a new page does, their whole bounding box is returned.
     """
@@ -216,7 +216,7 @@ def _gave_way(
     skeleton of a page, or if it was the pressed label itself. A stand-in elsewhere, such as a
     status line, proves less. The person must then act within `PAUSE_S`, and new content must have
     come outside of the stand-in, because a fading notification only uncovers content that came
-    together with it.
+    together with the notification.
 
     Restless cells may be a stand-in but not an answer. Cells that moved before the first action, or
     that move after the answer, are neither.
@@ -278,7 +278,7 @@ def _was_busy(
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
     """Whether a region changes in a rhythm that may go on after the second action.
 
-    The output of a loop is not an answer, because the person acts between two of its lines, or
+    The output of a loop is not an answer, because the person acts between two lines of output, or
     stops the loop. A rhythm is over if the region rested for longer than `RHYTHM_REST` gaps.
     """
     beats: list[float] = []
@@ -338,7 +338,7 @@ def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cel
 
 
 def filled_between(cells: Cells) -> Cells:
-    """Returns the cells and those in the gaps between them, as between columns of a table."""
+    """Returns the cells, and the cells in the gaps between, as between columns of a table."""
     if not cells.any():
         return cells
     rows, columns = cells.shape

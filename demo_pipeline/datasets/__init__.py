@@ -1,1 +1,1 @@
-"""Many trajectories together: splits, the CUDAG build, SFT samples, the index and provenance."""
+"""Many trajectories together: their selection, their splits, the index, quests and SQL views."""

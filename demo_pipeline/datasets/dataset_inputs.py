@@ -19,9 +19,9 @@ class CommittedTrajectories:
     """The trajectories in the store from which datasets are built.
 
     Attributes:
-        trajectories: sorted by id.
+        trajectories: the trajectories, sorted by id.
         versions: trajectory id → version of the trajectory.
-        records: trajectory id → version of its output of the stage `records`.
+        records: trajectory id → version of the records that the stage `records` wrote.
         left_out: reason → number of demonstrations without a usable trajectory.
         damaged: names of the damaged outputs, which `left_out` counts under `broken`.
         notices: sentences for the user about duplicate uploads, and about demonstrations that moved
@@ -61,7 +61,7 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories; empty for a stage without the input `records`.
         views: SQL views over all outputs of the store; empty for a stage that needs none.
-        published: the stage's published outputs by name, if it can have several.
+        published: name → published output of the stage, if the stage can have several outputs.
         code_version: code version of the stage.
         exports: the state of every training export, for the stage that is built after them.
     """

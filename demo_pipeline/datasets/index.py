@@ -93,12 +93,12 @@ class ExportState:
     """The state of a training export in the store.
 
     Attributes:
-        name: of the export, as in `datasets.exports`.
-        asset: name of its Dagster asset.
+        name: name of the export in `datasets.exports`.
+        asset: name of the export's Dagster asset.
         status: `built`: from the current trajectories and settings; `outdated`: from earlier ones,
             and not rebuilt yet; `failed`: the last build failed, and the version before it stays
             if there is one; `missing`: never built; `disabled`: not in `datasets.exports`.
-        output: name of its output in the store; empty if no version is committed.
+        output: name of the export's output in the store; empty if no version is committed.
         version: id of the committed version; empty if there is none.
         size: bytes of all files of the version.
         records: trajectory id → number of its records in the version.
@@ -165,10 +165,10 @@ class _Member(NamedTuple):
     """A trajectory of the index, with its part in the training exports.
 
     Attributes:
-        trajectory: its id.
-        split: the split that it has in all exports; None: it takes no part in any export.
-        split_group: the group that is in one split as a whole.
-        left_out: why exports of steps leave it out; None: they do not.
+        trajectory: id of the trajectory.
+        split: the split of the trajectory in all exports; None: it takes no part in any export.
+        split_group: the group of the trajectory; all trajectories of a group are in one split.
+        left_out: why exports of steps leave out the trajectory; None: they do not.
     """
 
     trajectory: str
@@ -380,7 +380,7 @@ def _write_tables(
         trajectories: in any order.
         splits: trajectory id → split; None: it takes no part in exports.
         out: folder of the tables.
-        tally: counts the trajectories; unreadable ones are reported there.
+        tally: counts the trajectories, and collects the problems of unreadable ones.
     """
     with (
         TableWriter(out / STEPS_FILE, INDEX_STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
@@ -417,11 +417,11 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: trajectory id → its entry in `index.json` as text, which takes a tenth of the
-            memory of the objects.
+        entries: trajectory id → its entry in `index.json`. The entry is text, because text takes a
+            tenth of the memory of objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
-        successful: number of trajectories that did their task.
+        successful: number of trajectories whose task was done.
         complete: number of trajectories without a hidden action.
         steps: number of steps of all readable trajectories.
         by_name: subject (an item of `_COUNTED`) → name → number.

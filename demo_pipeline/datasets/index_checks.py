@@ -100,14 +100,14 @@ class _StepsComparison:
     def __init__(self, written: pa.Table) -> None:
         self.problems: list[Problem] = []
         self._written = written.select(_PROVENANCE.names).cast(_PROVENANCE)
-        self._compared = 0  # rows of steps.parquet
+        self._compared = 0  # number of rows of steps.parquet that were compared
         self._waiting: list[tuple[str, list[dict[str, Any]]]] = []
         self._waiting_rows = 0
 
     def add(self, trajectory: str, rows: list[dict[str, Any]]) -> None:
         """Adds a trajectory, whose rows must be the next in steps.parquet.
 
-        The rows are compared later if there are only a few so far.
+        If only a few rows are waiting so far, the comparison is made later, with further rows.
 
         Args:
             trajectory: its id.
@@ -197,8 +197,8 @@ def _check_charts(out: Path) -> Iterator[Problem]:
 def _check_columns_of_steps(path: Path) -> list[Problem]:
     """Returns a problem if steps.parquet has wrong columns.
 
-    The domains of its values are not checked here: most columns are copies of the provenance, which
-    was checked with each trajectory.
+    The domains of the values are not checked here, because most columns are copies of the
+    provenance, which was checked with each trajectory.
     """
     try:
         columns = read_schema(path)
@@ -218,7 +218,8 @@ def _expected(
     Args:
         trajectories: in any order.
         tally: counts all trajectories, also the unreadable ones.
-        steps: compares their steps one after the other, because all would not fit into memory.
+        steps: compares the steps of one trajectory after the other, because the steps of all
+            trajectories would not fit into memory.
     """
     for source in sorted_by_id(trajectories):
         try:

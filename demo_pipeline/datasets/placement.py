@@ -38,7 +38,7 @@ def place(
         The trajectories in the given order, and the memory to store for the next build.
 
     Raises:
-        ChangedOutput: a file of records is not the one that was committed.
+        ChangedOutput: a file of records differs from the committed file.
     """
     memory = read_split_memory(store)
     made_of = _made_of(trajectories, settings)
@@ -162,8 +162,8 @@ class _Placement:
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
-        Demonstrations that were originals at the last build are older than all others. The rest of
-        the order is that of the ids.
+        Demonstrations that were originals at the last build count as older than all others. Apart
+        from that, the demonstration with the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file

@@ -52,10 +52,10 @@ COUNTED_COLUMNS = (  # columns of provenance.parquet that statistics count
 )
 # Files in the output of the stage `records`.
 TRAJECTORY_FILE = "trajectory.jsonl"  # a `Head` as recorded, then a line per provenance row
-CORRECTIONS_FILE = "corrections.json"  # by people, in reviews
+CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # annotations
 # Reasons for which a trajectory or a step is left out.
-NOT_APPROVED = "not_approved"  # the settings require an approval, and it has none
+NOT_APPROVED = "not_approved"  # the settings require an approval, which is missing
 UNKNOWN_OUTCOME = "unknown_outcome"  # no success is known, and meta.json has no status
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
@@ -75,7 +75,7 @@ class Head:
         steps: number of steps.
         waits: indexes of the steps that are waits.
         hidden: its hidden actions.
-        corrections: people's corrections that the other fields already contain.
+        corrections: people's corrections; the other fields have the corrected values.
         notes: its annotations; see `Trajectory.notes`.
     """
 
@@ -229,7 +229,7 @@ def load_corrected(
 
 
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
-    """Returns task.json and action.json of a corrected trajectory with the corrections.
+    """Returns the contents of task.json and of each action.json, as people corrected them.
 
     The keys are the paths that records use: `trajectories/<id>/task.json`. The result is empty if
     people corrected nothing.
@@ -268,7 +268,8 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 def head_of(source: DatasetTrajectory) -> Head:
     """Returns the facts about a trajectory with people's corrections and annotations.
 
-    They are read from the records of the trajectory if it has any, and cached in `source.read`.
+    The facts are read from the records of the trajectory if there are any, and cached in
+    `source.read`.
 
     Raises:
         DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
@@ -295,7 +296,7 @@ def head_of(source: DatasetTrajectory) -> Head:
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
     """Returns the facts about a trajectory as recorded, and its provenance.
 
-    They are read from the records if there are any; for errors see `read_head`.
+    Both are read from the records if there are any; for errors see `read_head`.
     """
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
@@ -316,7 +317,7 @@ def _parsed(line: bytes) -> Head:
 def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
     """Reads `COUNTED_COLUMNS` of the provenance of all trajectories from their records.
 
-    Returns None if a trajectory has no records; then its table must be read.
+    Returns None if a trajectory has no records; then the files provenance.parquet must be read.
     """
     columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
     for source in trajectories:
@@ -339,14 +340,16 @@ class Candidate:
         instruction: from task.json, with people's corrections.
         application: from task.json.
         split_groups: the groups in its provenance, its instruction, and other wordings of the
-            instruction. Trajectories that share one of them have the same task.
+            instruction. Trajectories that share a split group have the same task.
         recorded: time of the recording, in UTC.
         hidden: its hidden actions.
         incomplete: indexes of the steps before which too many actions are hidden for an export of
             steps. The index after the last step stands for the end.
-        bad_steps: indexes of the steps that a reviewer marked as bad, and with `exclude_steps` also
-            of those annotated as incorrect. Later prompts mention them, but no model learns them.
-        gives_steps: whether exports of steps can use it: a step, or the end, is not `incomplete`.
+        bad_steps: indexes of the steps that a reviewer marked as bad and, depending on the setting
+            `exclude_steps`, of the steps that are annotated as incorrect. Later prompts mention bad
+            steps, but no model learns them.
+        gives_steps: whether exports of steps can use the trajectory. They can if at least one step,
+            or the end, is not in `incomplete`.
         stretch: the steps that exports of whole trajectories use; None: there are too few
             consecutive steps without a hidden action.
         wordings: other wordings of its instruction.
@@ -398,13 +401,16 @@ class Selection:
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Selects trajectories for training.
 
-    These demonstrations are left out: those that the settings name, duplicates, those whose review
-    the settings do not accept, and, unless the settings include them, failed and aborted
-    demonstrations and those of a benchmark task. Each is counted under the first reason that
-    applies. Unreadable trajectories are left out and reported.
+    These demonstrations are left out:
 
-    Whether a selected trajectory has too many hidden actions depends on the kind of export:
-    `splits.plan_export` leaves those out.
+    - demonstrations that the settings name, and duplicates,
+    - demonstrations whose review or grade the settings do not accept,
+    - failed and aborted demonstrations and those of a benchmark task, unless the settings include
+      them.
+
+    Each is counted under the first reason that applies. Unreadable trajectories are left out and
+    reported. Trajectories with too many hidden actions are left out later by `splits.plan_export`,
+    because the limit depends on the kind of export.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -468,7 +474,7 @@ def _wordings(head: Head) -> Iterator[str]:
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
     """Returns why a trajectory is left out: by its id, as a duplicate, or by its review.
 
-    The result is empty if it is not left out for one of these reasons.
+    The result is empty if none of these reasons applies.
     """
     if source.id in settings.exclude:
         return "excluded"
@@ -496,7 +502,7 @@ def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
 
 
 def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
-    """Returns why a trajectory is left out by its grade; empty if it is not."""
+    """Returns why a trajectory is left out because of its grade; empty if the grade allows it."""
     note = head.notes.get(None, {}).get("alignment")
     if not settings.min_alignment:
         return ""
@@ -506,11 +512,11 @@ def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
 
 
 def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
-    """Returns why a trajectory is left out by its outcome, task or grade; empty if it is not.
+    """Returns why outcome, task or grade exclude a trajectory; empty if they do not.
 
     A demonstration whose `status` in meta.json is not `completed` counts as aborted, whatever
-    `reason` there says. A demonstration without a status is left out under the same setting, but
-    counted as `unknown_outcome`.
+    `reason` there says. For a demonstration without a status, `include_aborted` decides as well,
+    but it is counted as `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

@@ -39,7 +39,7 @@ class SplitPlan:
         splits: trajectory id → split.
         groups: group → split.
         members: trajectory id → group.
-        filled: the new groups that were moved into an otherwise empty split, with this split, in
+        filled: (group, split) for each new group that was moved into an otherwise empty split, in
             the order of the splits.
         empty: splits with a ratio above 0 that have no group because there are too few.
         absent: held-out applications that no trajectory has.
@@ -75,9 +75,10 @@ def connected_groups(
         names: trajectory id → name of its group at the last build, if it took part in that build.
 
     Returns:
-        Trajectory id → name of its group. The oldest trajectory of a group decides the name: it is
-        the name of its group at the last build, or else its first split group. The name therefore
-        stays the same if newer trajectories join the group.
+        Trajectory id → name of its group. The oldest trajectory of a group decides the name. If
+        this trajectory was in the last build, its group keeps the name from there; otherwise, the
+        name is the first split group of the trajectory. The name therefore stays the same if newer
+        trajectories join the group.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -113,8 +114,8 @@ def assign_splits(
     1. A group with a trajectory of a held-out application is held out as a whole.
     2. A group that an earlier build placed stays in its split.
     3. The hash of any other group is compared with the cumulative ratios of train, val and test.
-    4. An empty split with a ratio above 0 takes the new group whose hash is nearest to its
-       interval, unless this would leave another split empty.
+    4. An empty split with a ratio above 0 takes the new group whose hash is nearest to the interval
+       of the split, unless this would leave another split empty.
 
     Args:
         groups: trajectory id → group.
@@ -251,7 +252,7 @@ def plan_splits(
         applications[source.id] = candidate.application
         if source.group:
             names[source.id] = source.group
-        if source.group and source.split:  # the oldest decides if two groups became one
+        if source.group and source.split:  # the oldest trajectory decides for joined groups
             placed.setdefault(source.group, Split(source.split))
         if not candidate.gives_steps:
             sparse.add(source.id)

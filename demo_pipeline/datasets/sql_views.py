@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # the import takes 0.1 s and 12 MB, so that only queries import it
+if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries do it
     from duckdb import DuckDBPyConnection
 
 
@@ -37,7 +37,7 @@ class View:
         )
 
 
-# DuckDB adds the column `filename`. The folder of a file has the id of the demonstration as name.
+# DuckDB adds the column `filename`. The name of a file's folder is the id of the demonstration.
 _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
@@ -46,7 +46,7 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# The empty second SELECT adds columns that tables of earlier versions lack; they are NULL there.
+# The empty second SELECT adds columns that tables of earlier versions lack, with NULL as values.
 OF_MESSAGES = f"{OF_SPLIT} UNION ALL BY NAME SELECT NULL::INTEGER AS tokens WHERE false"
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
@@ -90,7 +90,7 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
     """Returns the SQL script that creates the views.
 
     Args:
-        views: in the order of the script.
+        views: the views, in the order of the script.
         root: path of the store's root; empty if the script is run in that folder.
         present: names of the views whose files exist; None: all exist. The statements of other
             views become comments, because DuckDB rejects a view without files.

@@ -210,7 +210,7 @@ class _Screen:
         return outermost
 
     def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns, for each node, whether it overlaps a given node's centre or a quarter of it.
+        """Returns, for each node, whether it overlaps the centre or a quarter of a given node.
 
         Args:
             position: the node that may be covered.

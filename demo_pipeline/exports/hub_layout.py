@@ -25,13 +25,13 @@ PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # an image
 
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
-    """Adds the metadata by which `datasets` recognises images; else it shows structs of bytes."""
+    """Adds the metadata without which `datasets` shows structs of bytes instead of images."""
     note = json.dumps({"info": {"features": _feature(pa.struct(schema))}})
     return schema.with_metadata({"huggingface": note})
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Returns the description of a type in the format of `datasets`; of a struct: column → type."""
+    """Describes a type in the format of `datasets`; a struct is described as column → type."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -42,8 +42,9 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 
 _GROUP_ROWS = 64  # maximum number of rows of a row group
-_GROUP_BYTES = 32 * 2**20  # of a row group, which writers and streaming readers keep in memory
-_FOOTER_BYTES = 256 * 1024  # larger than the footer of any file, which grows with its row groups
+# Maximum size of a row group. Writers and streaming readers keep a whole row group in memory.
+_GROUP_BYTES = 32 * 2**20
+_FOOTER_BYTES = 256 * 1024  # larger than any file's footer; a footer grows with the row groups
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
@@ -146,10 +147,10 @@ class HubConfig:
     """A configuration after it was written.
 
     Attributes:
-        table: its description.
-        schema: of the files.
+        table: description of the configuration.
+        schema: schema of the files.
         rows: split → number of rows, without empty splits.
-        sizes: split → bytes of its files.
+        sizes: split → bytes of the split's files.
     """
 
     table: HubTable
@@ -237,8 +238,8 @@ def hub_card(
 
     Args:
         configs: the written configurations.
-        splits: name of a configuration → split → its numbers.
-        settings: of the datasets and of the Hub.
+        splits: name of a configuration → split → numbers of the split.
+        settings: the settings of the datasets, and those of the Hub.
         out: folder of the dataset.
         privacy: see `CommittedTrajectories.privacy`.
     """
@@ -285,7 +286,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
     Args:
         feature: the description.
-        key: the key of the type's name: `list` if it is the type of a list's items.
+        key: the key under which the type's name is written: `list` for the type of list items.
     """
     kind = feature.get("_type")
     if kind == "List":
@@ -297,7 +298,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
 
 def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of an object as YAML; its texts must be valid YAML already."""
+    """Yields the lines of an object as YAML; texts in the object must be valid YAML already."""
     for name, value in values.items():
         if not isinstance(value, list):
             yield f"{name}: {value}"
@@ -312,9 +313,10 @@ def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _digest(config: HubConfig, out: Path) -> str:
-    """Returns a hash of the files of a configuration, which is written to the card.
+    """Returns a hash of the files of a configuration, for the card.
 
-    The library `datasets` caches by the card and the names of the files, not by their contents.
+    The library `datasets` recognises cached data by the card and the names of files. It does not
+    compare the contents of files, so the card must change whenever the contents change.
     """
     digest = hashlib.sha256()
     for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):

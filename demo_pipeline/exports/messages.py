@@ -126,8 +126,8 @@ def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> Answer
 
     Args:
         wheel: the meaning of `pixels` in scrolls.
-        max_pixels: the number of pixels to which the model's image processor limits images. The
-            coordinates are then pixels of the resized image; None: they are RU.
+        max_pixels: maximum number of pixels to which the model's image processor resizes images.
+            Coordinates are pixels of the resized image. None: coordinates are RU.
     """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
@@ -145,7 +145,7 @@ _EARLIER = (
 )
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SOURCE = "reasoning_source"  # the key for the source of the line `Thought: …`
-NO_SOURCE = "none"  # its value in a JSON line without a thought; table rows have null
+NO_SOURCE = "none"  # value of `SOURCE` in a JSON line without a thought; table rows have null
 _IDENTITY = (  # the columns that all tables share
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -157,7 +157,7 @@ _IDENTITY = (  # the columns that all tables share
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a chat for each CUDAG record; it has the native screenshot if there is one."""
+    """Yields a chat for each CUDAG record; the chat has the native screenshot if there is one."""
     source = with_native_screenshots(source)
     settings = source.settings
     trajectory = source.trajectory
@@ -190,7 +190,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             "step_index": metadata.step_index,
             "application": replace_surrogates(metadata.application),
             "task_type": metadata.task_type,
-            # Even if it is 0: `datasets` rejects fields that are missing in the first 10 MB.
+            # Present even if 0, because `datasets` rejects fields that the first 10 MB lack.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
             "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),
@@ -206,9 +206,10 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
-    """Returns the screenshots of the steps before a record that its chat shows, oldest first.
+    """Returns the screenshots of earlier steps that the chat of a record shows, oldest first.
 
-    Their number is `history_images`, or less at the beginning; unreadable ones are left out.
+    There are at most `history_images` of them, from the steps directly before the record.
+    Unreadable screenshots are left out.
     """
     wanted = source.settings.history_images
     if not wanted:
@@ -312,7 +313,7 @@ def _answer_fault(text: str, screen: Pixel) -> str:
     """Returns why the text of the assistant is not a valid answer; empty if it is.
 
     Args:
-        text: of the turn.
+        text: text of the turn.
         screen: largest allowed x and y of coordinates.
     """
     for prefix in (THOUGHT_LINE, ACTION_LINE):

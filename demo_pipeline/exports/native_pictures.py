@@ -22,7 +22,7 @@ class NativePicture:
     """A native screenshot, and the conversion of canvas coordinates to its pixels.
 
     Attributes:
-        path: of the PNG file.
+        path: path of the PNG file.
         size: width and height, pixels.
         scale: canvas pixels per native pixel.
     """

@@ -88,7 +88,7 @@ def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[st
 
     Args:
         settings: decide the meaning of scrolls.
-        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
+        seen: width and height of the image whose pixels are the unit of coordinates; None: RU.
     """
     largest = RU_MAX
     if seen:
@@ -128,7 +128,7 @@ def system_prompt(
         settings: decide the meaning of scrolls.
         action_line: whether answers begin with a line of words; see `action_sentence`.
         thought: whether answers begin with a line of thought.
-        seen: width and height of the image to whose pixels coordinates refer; None: they are RU.
+        seen: width and height of the image whose pixels are the unit of coordinates; None: RU.
     """
     if thought and action_line:
         rule = f"{_WHY_FIRST.partition(', and then')[0]}. {_WORDS_FIRST}"
@@ -212,9 +212,9 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
     Equal calls that follow each other are written once, with `n times` behind them.
 
     Args:
-        number: its 1-based number in the history.
-        calls: its calls.
-        note: words about it that the calls cannot express; may be empty.
+        number: 1-based number of the action in the history.
+        calls: the calls of the action.
+        note: words for what the calls do not express; may be empty.
     """
     texts = list[str]()
     for call, run in groupby(calls):
@@ -274,8 +274,8 @@ def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
     Args:
         instruction: of the task.
         history: lines about the earlier actions, oldest first; their markers are escaped already.
-        most: number of the latest actions that are listed. One line replaces all earlier actions;
-            it has their number.
+        most: maximum number of listed actions, which are the latest. One line replaces all other
+            actions, and says how many they are.
     """
     text, _ = escape_markers(instruction)
     if not history:

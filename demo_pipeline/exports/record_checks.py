@@ -34,7 +34,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-_RECENT = 4096  # size of the caches of documents and hashes, which nearby records share
+_RECENT = 4096  # entries in the caches of documents and of hashes; nearby records use the same ones
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
@@ -73,7 +73,7 @@ class NamedFiles:
     Each image is examined only once.
 
     Args:
-        locate: returns the path of the file with a name in a record.
+        locate: returns the path of the file for the name that a record contains.
         documents: name → document that replaces the content of the file, for corrected documents.
     """
 
@@ -126,7 +126,7 @@ class NamedFiles:
     def _document(self, name: str) -> Mapping[str, Any]:
         """Returns a JSON object; empty if the file is missing or invalid.
 
-        Such files are problems of the trajectory, which its own validator reports.
+        The validator of trajectories reports missing and invalid documents.
         """
         path = self.path(name)
         if name in self._documents:
@@ -145,8 +145,8 @@ class RecordFormat(Generic[FormRecordT]):
     Attributes:
         model: declares keys, types and ranges.
         pictures: returns (field, file name) for each image that a record names.
-        faults: yields the faults that the model cannot describe. It is called if the model accepts
-            the record, even if an image cannot be opened.
+        faults: yields the faults that the model cannot describe. The function is called if the
+            model accepts the record, even if an image cannot be opened.
         id_field: name of the field that must be unique in an export.
         picture_code: problem code for images that cannot be opened.
     """
@@ -205,11 +205,11 @@ _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 def kept_problems(
     form: Form, rows: Iterable[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
-    """Returns the problems of a trajectory's kept rows whose parts the form describes.
+    """Returns the problems of a trajectory's kept rows, in the parts that the form describes.
 
     Args:
         form: the form of the rows.
-        rows: each row with its line number. They are iterated twice.
+        rows: (line number, row) for each row; iterated twice.
         file: the file that problems name.
         source: the trajectory.
     """
@@ -224,7 +224,7 @@ def kept_problems(
         """Returns the file of the trajectory for a name in a record.
 
         Names in records contain folders that only the finished dataset has. Therefore shorter and
-        shorter ends of the name are looked up, and at last its stem.
+        shorter ends of the name are looked up, and at last the stem of the file name.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -294,7 +294,7 @@ def schema_file(
     Args:
         file: name of the file.
         model: the model of a record.
-        head: keys that the file has before those of the schema.
+        head: keys with values that precede the keys of the schema in the file.
     """
 
     def side_files(_finished: FinishedRows) -> Mapping[str, Any]:
@@ -329,8 +329,8 @@ def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[in
     An unreadable value is yielded as a `Problem`.
 
     Args:
-        path: of a `.json`, `.parquet` or JSON Lines file.
-        file: the name that problems have.
+        path: path of a `.json`, `.parquet` or JSON Lines file.
+        file: the file name that problems contain.
         array: whether a `.json` file is an array of values; else it is a single value.
     """
     if path.suffix == ".json":
@@ -394,7 +394,7 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
 def validate_form_file(form: Form, path: Path) -> list[Problem]:
     """Returns the problems of a single file of a dataset: the default of `Form.validate_file`.
 
-    File names in its records are taken as relative to its folder.
+    File names in the records are taken as relative to the folder of this file.
     """
     if not path.is_file():
         return [missing(path.name)]
@@ -424,7 +424,7 @@ class _FileReader:
         self._file = file
         self._root = root
         self.count = 0
-        self._places: dict[str, str] = {}  # id → file and line where it was first
+        self._places: dict[str, str] = {}  # id → file and line of the first record with this id
         self._splits: dict[str, str] = {}  # trajectory id → split
         self._files = NamedFiles.below(root / file.base)
 
@@ -432,8 +432,8 @@ class _FileReader:
         """Yields the problems of a file.
 
         Args:
-            path: of the file.
-            split: its split; a trajectory in it must be in no other split. Empty: unknown.
+            path: path of the file.
+            split: split of the file, whose trajectories must be in no other split. Empty: unknown.
         """
         name = path.relative_to(self._root).as_posix()
         files = self._files

@@ -42,7 +42,7 @@ def built_forms(settings: Settings) -> list[Form]:
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns for each file of kept rows a text that changes if its form or its settings change."""
+    """Returns, for each file of kept rows, a text that changes with the form or its settings."""
     return _record_fingerprints(settings.datasets)
 
 
@@ -58,7 +58,7 @@ def _corrections(
     """Returns people's corrections of the trajectory version that the stage reads.
 
     The value of the result is a function that returns the content of `corrections.json` without
-    private text; it is None if there are no corrections.
+    private text. The value is None if there are no corrections.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
@@ -111,7 +111,7 @@ def _digests(out: Path) -> str:
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns problems of files that changed since they were written, and of all records."""
+    """Returns problems if files changed since they were written, else the problems of records."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)

@@ -63,8 +63,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-# The reason for which an action is left out if `sft_keys` is `documented`: the format document does
-# not mention one of its parameters.
+# The reason for which an action is left out if `sft_keys` is `documented`: the action has a
+# parameter that the format document does not mention.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -208,7 +208,8 @@ def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | No
     """Reads the UI tree of a sample.
 
     Returns:
-        Its nodes, or None if it is invalid or its path is not followed, and its faults.
+        The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if its
+        path is not followed.
     """
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")
@@ -231,7 +232,7 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
     Args:
         history: the earlier actions.
-        expected: indexes of the steps before the sample's step; its end is that step.
+        expected: indexes of the steps before the sample's step; `stop` is the sample's step.
     """
     last = -1
     index = expected.stop
@@ -253,8 +254,8 @@ def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Ite
     """Yields a fault if the history of a sample lacks earlier steps.
 
     Samples with only the documented keys may lack steps whose actions have undocumented parameters.
-    Which steps these are, action.json of the trajectory decides; steps without this file are not
-    reported.
+    The files action.json of the trajectory show which steps have such actions. Steps without this
+    file are not reported.
 
     Args:
         sample: the sample.
@@ -497,7 +498,7 @@ def _misplaced(file: str, line: int, where: str) -> Problem:
 # Characters after which a row group ends; a single UI tree can have millions of characters.
 _BATCH_CHARACTERS = 64 * 2**20
 
-# Name, type, description. `action` and `history` are JSON text, because parameters differ by type.
+# Name, type, description. `action` and `history` are JSON text: parameters differ by action type.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trajectory_id", pa.string(), "demonstration id"),
     ("step_index", pa.int32(), "0-based, as in steps/NNN"),
@@ -546,7 +547,7 @@ _TABLE = Table(
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step, and again for each other wording of the instruction.
 
-    With only documented keys, samples have no other instruction than that of task.json.
+    With only documented keys, all samples have the instruction of task.json.
     """
     yield from _samples(source)
     if _is_documented_form(source.settings):
@@ -558,7 +559,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
         reworded = replace(source, candidate=candidate, trajectory=replace(trajectory, task=task))
         for row in _samples(reworded):
             if not isinstance(row, Row):
-                continue  # the first `_samples` counted it
+                continue  # the first call of `_samples` counted this step
             parts = dict[str, Any]()
             for part, value in row.parts.items():
                 parts[part] = {**value, "instruction_source": instruction_source}
@@ -573,7 +574,7 @@ def _is_documented_form(settings: DatasetSettings) -> bool:
 def _samples(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step.
 
-    Its history contains all earlier steps, also those that are left out as samples, and a gap for
+    A sample's history contains all earlier steps, also those that have no sample, and a gap for
     each hidden action. With only documented keys, the history contains neither gaps nor actions
     with undocumented parameters; the step indexes show where actions are missing.
     """
@@ -657,7 +658,7 @@ def _sample(
 
 
 _DOCUMENTED_KEYS = ("input", "output")  # the keys of a sample in the format document
-# Columns of provenance.parquet that samples contain; those of `_EFFECTS` may be null.
+# Columns of provenance.parquet that samples contain. The columns in `_EFFECTS` may be null.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")
 _OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")
@@ -690,8 +691,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # `samples.jsonl` contains all samples. `train`, `val`, `test` and, if it has a sample, `held_out`
-# contain the splits. Paths in samples are relative to the dataset's folder; other files of the
-# trajectories are not in it.
+# contain the splits. Paths in samples are relative to the dataset's folder, which contains only the
+# files of trajectories that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

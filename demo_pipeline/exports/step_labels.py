@@ -8,7 +8,8 @@
   All steps are labelled true, except for bad steps.
 - If the task was not done, the recording says nothing about single steps. Labels exist only if
   there is a bad step. They end with the first bad step, because nothing is known about later steps.
-  Steps before it are labelled true, because a reviewer or verdicts did not call them bad.
+  Steps before the first bad step are labelled true, because the reviewer or the verdicts did not
+  call them bad.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 
@@ -113,7 +114,7 @@ OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
 # Reasons of rejections which mean that the demonstration must not be used at all.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # the demonstration connects tasks that are in two splits in other exports
+TORN_TASK = "torn_task"  # the demonstration connects tasks that other exports have in two splits
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -172,7 +173,7 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
 def _unwanted_ids(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, selection: Selection
 ) -> set[str]:
-    """Returns the ids of demonstrations that lack an approval, or were rejected as useless."""
+    """Returns the ids of demonstrations that lack an approval or were rejected as `_USELESS`."""
     ids = set[str]()
     for name, left_out in selection.left_out.items():
         if left_out.reason == NOT_APPROVED:
@@ -234,7 +235,7 @@ def _are_known_good(trajectory: Trajectory, place: int) -> bool:
 
     Args:
         trajectory: the trajectory.
-        place: position of the first bad step in its steps.
+        place: position of the first bad step among the steps of the trajectory.
     """
     index = trajectory.steps[place].index
     verdict = trajectory.notes.get(index, {}).get("step_correct")
@@ -269,7 +270,7 @@ def _exclusion(source: Source) -> str:
 
 
 def _unlabelled_row(source: Source) -> dict[str, Any]:
-    """Returns the columns of a row with all steps, except for labels and images."""
+    """Returns a row with all steps, but without the columns for labels and images."""
     trajectory = source.trajectory
     hidden = source.candidate.hidden
     completions = []
@@ -311,9 +312,9 @@ class StepLabelsForm(Form):
     ) -> Mapping[str, Any]:
         """Returns the parts of a row, changed if a reviewer rejected the demonstration.
 
-        If the reason means that the task was not done, the label of the demonstration becomes
-        false, and labels of steps end with the first bad step. Whatever the reason is, labels of
-        steps are removed if there is no bad step.
+        If the reason of the rejection means that the task was not done, the label of the
+        demonstration becomes false, and labels of steps end with the first bad step. Whatever the
+        reason is, labels of steps are removed if there is no bad step.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from demo_pipeline.desktopd.models import Pixel
 
-PATCH = 28  # pixels of the side of a square that is a token
+PATCH = 28  # side, in pixels, of the square that is a token
 LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in transformers
 _TURN = 5  # number of tokens that a chat template adds to a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
@@ -39,7 +39,7 @@ def resized(size: Pixel, most: int) -> Pixel:
 
 
 def picture_tokens(size: Pixel, most: int) -> int:
-    """Returns the number of tokens of an image, including the two around it; see `resized`."""
+    """Returns the number of tokens of an image, with the tokens before and after the image."""
     width, height = resized(size, most)
     return width // PATCH * (height // PATCH) + 2
 

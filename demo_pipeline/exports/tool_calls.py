@@ -262,10 +262,12 @@ class WheelUnits:
     units_per_notch: int = 100
 
     def sign(self, name: str) -> int:
-        """Returns the factor between `pixels` and our numbers, in which positive means up: 1 or -1.
+        """Returns the factor, 1 or -1, that converts the sign of our numbers to that of `pixels`.
+
+        Our numbers are positive for up and right.
 
         Args:
-            name: `scroll` or `hscroll`; only `scroll` can have another sign.
+            name: `scroll` or `hscroll`; the factor can be -1 only for `scroll`.
         """
         if name == "scroll" and self.positive == "down":
             return -1
@@ -279,14 +281,14 @@ def write_calls(
 
     Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
     `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
-    executors of these calls press a repeated key in a single call only once.
+    programs that execute a call press a key only once, even if the call names the key repeatedly.
 
     Args:
         action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
         wheel: the meaning of `pixels` in scrolls.
-        seen: width and height of the image to whose pixels the coordinates of calls refer; None:
-            coordinates are RU.
+        seen: width and height of the image whose pixels are the unit of coordinates in calls; None:
+            the unit is RU.
     """
     moves = [ToolCall("mouse_move", _coordinate(at, seen)) for at in hovered_shares(action, size)]
     return *moves, *_tool_calls(call_of(action, size), wheel, seen)
@@ -408,7 +410,7 @@ def decode_calls(
 
 
 def _tool_call(block: str, screen: Pixel) -> ToolCall:
-    """Parses a call of an answer; keys get our names, fractions of coordinates are rounded."""
+    """Parses a call of an answer; keys get our names, and coordinates are rounded to integers."""
     text = block.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]

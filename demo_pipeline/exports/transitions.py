@@ -76,7 +76,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
     Waits belong to the transition of the action before them, because their screenshot may be too
     early to show the effect of that action. A step is left out as `hidden_after` if a hidden action
-    follows it, and as `early_after` if the next screenshot is older than the end of its action.
+    follows it, and as `early_after` if the next screenshot is older than the end of the action.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):
@@ -137,7 +137,7 @@ def _effect_exclusion(
     if any(hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
     if next_step is None:
-        # If the video ends before the action does, the final screenshot does not show its effect.
+        # If the video ends before the action ends, the final screenshot does not show the effect.
         return "" if row["end_filmed"] else "early_after"
     if next_step.index != next_index:
         return "missing_frame"

@@ -3,11 +3,11 @@
 A trajectory is divided into stretches of consecutive steps. A stretch ends at a hidden action, at a
 step that has no usable screenshot or is bad, and at an action that the format cannot express
 exactly; such an action is never replaced by a similar one. The longest stretch is exported. If it
-is only a part of the trajectory, the record says so and lists the actions before it; it contains
-neither the end of the task nor a judgement of its outcome.
+is only a part of the trajectory, the record says so and lists the actions before the part. Such a
+record contains neither the end of the task nor a judgement of the outcome.
 
-If the trajectory has native screenshots (see native_pictures.py), they are used, and points are
-their pixels.
+If the trajectory has native screenshots (see native_pictures.py), these are used, and points are
+pixels of the native screenshots.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ class Stretch:
 
     @property
     def whole(self) -> bool:
-        """Whether it contains all steps and the end, so that the trajectory's outcome applies."""
+        """Whether the stretch has all steps and the end, so that the task's outcome applies."""
         return self.final is not None and self.part is None
 
     def prompt(self, instruction: str) -> str:
@@ -207,14 +207,14 @@ def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> st
 
     Args:
         action: the action.
-        point_text: returns a point, which is in pixels, as the format writes it.
+        point_text: takes a point in pixels, and returns the text of the point in the format.
     """
     points = {str(point): point_text(point) for point in points_in(action.reasoning)}
     return replace_surrogates(with_points_replaced(action.reasoning, points))
 
 
 def counted_steps(steps: Sequence[EncodedStep], source: Source) -> dict[str, int]:
-    """Counts the steps of a row, and those whose target opened while the pointer rested nearby."""
+    """Counts the steps of a row, and the steps whose target a resting pointer had opened."""
     hovered = [step for step in steps if hovered_places(source.rows[step.files.index])]
     return {"steps": len(steps), "opened_by_hover": len(hovered)}
 

@@ -63,7 +63,7 @@ class _DatasetComparison(DatasetFiles):
 
     scratch: Path
     _sources: dict[str, str] = field(default_factory=dict, init=False)  # image → its source file
-    _names: set[str] = field(default_factory=set, init=False)  # names of files but images
+    _names: set[str] = field(default_factory=set, init=False)  # names of all other files
     _ids: Counter[str] = field(default_factory=Counter, init=False)
     _problems: list[Problem] = field(default_factory=list, init=False)
 

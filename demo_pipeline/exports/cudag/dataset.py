@@ -469,7 +469,9 @@ def _kind_of(row: KeptRow) -> tuple[int, str]:
 def replaced_directories(
     _inputs: DatasetInputs, directory: str, published: Collection[str]
 ) -> list[str]:
-    """Returns the directories that a new one replaces: published ones of equal prefix and user.
+    """Returns the published directories that a new directory replaces.
+
+    These are the directories with the same prefix and user as the new directory.
 
     Args:
         directory: name of the new output.

@@ -151,7 +151,7 @@ class _Validation:
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        """Adds the faults at a place as problems, unless the dataset need not follow the rule."""
+        """Adds a problem for each fault at a place, if the dataset must follow the broken rule."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
@@ -444,7 +444,7 @@ def _person_place(metadata: object) -> list[int]:
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
-    """Yields the faults of a line of test/records.jsonl, and the differences from its test.
+    """Yields the faults of a line of test/records.jsonl, and differences from its test.json entry.
 
     Args:
         line: the line.

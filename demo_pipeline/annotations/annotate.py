@@ -53,8 +53,8 @@ class AnnotateCounts:
     Attributes:
         written: number of new documents with at least one value.
         existing: number of documents that the store contained before.
-        escaped: number of tags and texts with special characters that were escaped in new
-            documents.
+        escaped: number of escapes in new documents: of tags, and of texts with other special
+            characters.
         refused: reason → number of refused answers.
         gave_up: number of questions whose answers were all refused. Later runs do not ask them
             again.
@@ -118,7 +118,7 @@ def annotate_all(
     A provider sees the annotations of the providers before it.
 
     Args:
-        ids: of the demonstrations.
+        ids: ids of the demonstrations.
         on_document: is called after each document, new or existing.
         privacy: trajectories and annotations are redacted by these settings.
         dry_run: whether to write nothing, and to count the documents that would be written.
@@ -161,7 +161,10 @@ def _no_trajectory(name: str) -> Problem:
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
-    """Yields the steps that the next step undoes, as the stage `triage` found; none without it."""
+    """Yields the steps that the stage `triage` found to be undone by the next step.
+
+    Yields none if the demonstration has no output of this stage.
+    """
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
         rows = read_steps(folder)

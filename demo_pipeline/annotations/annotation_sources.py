@@ -53,7 +53,7 @@ class Budget:
     left: int | None = None
 
     def take(self, questions: "list[ModelQuestion]") -> "list[ModelQuestion]":
-        """Returns the first questions, as many as are left, and reduces `left` by their number."""
+        """Returns the first questions, at most `left`, and subtracts their number from `left`."""
         if self.left is None:
             return questions
         allowed = questions[: self.left]
@@ -69,7 +69,7 @@ class ModelProvider:
         model: name of the model, in the requests and as the author of its annotations.
         prompts: the kinds of questions to ask.
         at_once: number of requests at the same time.
-        objectives: from the id of a demonstration to the objectives of its quest.
+        objectives: takes the id of a demonstration, and returns the objectives of its quest.
         unanswered: reason → number of questions without an answer. The next run asks them again.
         budget: limits the number of questions.
     """
@@ -202,7 +202,7 @@ def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
     redundant.
 
     Args:
-        undone: from the id of a demonstration to the steps that the next step undoes.
+        undone: takes the id of a demonstration, and returns the steps that the next step undoes.
     """
 
     def documents(judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
@@ -323,7 +323,7 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
     Args:
         path: JSON Lines with one task in each line.
         model: name of the model that the generator used.
-        code_of: from a step to its code in the export; empty if the step is not exported.
+        code_of: returns the code of a step in the export; empty: the step is not exported.
 
     Raises:
         OSError: the file cannot be read.
@@ -337,7 +337,7 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
-        # Step or None for the whole, the fields of the line, and `_STEP_FIELDS` or `_TASK_FIELDS`.
+        # Each has a step (None: the whole), its fields, and `_STEP_FIELDS` or `_TASK_FIELDS`.
         statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])

@@ -106,7 +106,7 @@ def _key(demonstration: str, *parts: Any) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a value by its name: all wordings of the instruction have one kind."""
+    """Returns the kind of a value by its name; all wordings of the instruction have one kind."""
     if name in VARIANTS:
         return AnnotationKind.INSTRUCTION_VARIANT.value
     return name
@@ -117,7 +117,7 @@ class JudgedDemonstration:
     """A demonstration with people's corrections, ready to be annotated.
 
     Attributes:
-        trajectory: with the corrections; its notes are the effective annotations.
+        trajectory: the trajectory with the corrections; its notes are the effective annotations.
         digests: step, end or whole → hash of its content; see `judged_digests`.
         decided: annotations that people made on the review page.
         documents: keys of the stored annotation documents.
@@ -185,7 +185,7 @@ def judge_demonstration(
     """Reads a trajectory and applies people's corrections; its notes stay empty.
 
     Args:
-        folder: of the trajectory, original or redacted.
+        folder: folder of the trajectory, original or redacted.
         subject: the version of the trajectory.
         decisions: all decisions about the demonstration.
 

@@ -32,15 +32,15 @@ from demo_pipeline.review.decisions import (
     Value,
 )
 
-MOST_ANNOTATED = 10_000  # characters of a text; people's thoughts have a few hundred
+MOST_ANNOTATED = 10_000  # maximum length of a text; people's thoughts have a few hundred characters
 
 
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The first six are about a step or the end, `reflection` and those after it about the whole
-    demonstration. `reflection` is in both groups: for the whole it gives the reason for the scores.
-    Scores are integers from 0 to 10.
+    The kinds up to `reflection` are about a step or the end. The kinds from `reflection` on are
+    about the whole demonstration. Thus `reflection` is in both groups: about the whole, it gives
+    the reason for the scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -57,7 +57,7 @@ class AnnotationKind(StrEnum):
     INSTRUCTION_VARIANT = "instruction_variant"
 
 
-SOURCES = ("human", "model", "rule")  # the first overrides the others
+SOURCES = ("human", "model", "rule")  # a source overrides the sources after it
 VARIANTS = ("brief", "plain", "detailed", "actual", "natural")
 """Names of the wordings of an instruction: three degrees of detail, and two of AgentNet."""
 VERDICTS = frozenset({"step_correct", "step_redundant", "task_completed"})
@@ -111,7 +111,7 @@ class Annotation:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """A sort key: among annotations on the same topic, the one with the greatest is used."""
+        """A sort key: of the annotations on a topic, the one with the greatest rank is used."""
         return (
             -SOURCES.index(self.source),
             self.time,
@@ -137,8 +137,8 @@ def judged_rows(
     not matter. Equal annotations give one row.
 
     Args:
-        digests: see `judged_digests`, of the current content. Annotations with another hash are
-            stale.
+        digests: hashes of the current content, see `judged_digests`. Annotations with another hash
+            are stale.
     """
     ordered = sorted(set(annotations), key=attrgetter("topic", "rank"))
     effective: dict[tuple[int, str, str], Annotation] = {}
@@ -249,12 +249,13 @@ def judged_digests(
 ) -> dict[int | None, str]:
     """Returns SHA-256 hashes of the content that annotations judge.
 
-    The hash of a step is over its screenshot, tree and action; that of the end over the final
-    screenshot; that of the whole over all of these and the outcome. All contain the instruction.
+    The hash of a step covers its screenshot, tree and action. The hash of the end covers the final
+    screenshot, and the hash of the whole covers all of these and the outcome. All hashes also cover
+    the instruction.
 
     Args:
         subject: the version of the trajectory.
-        judgement: of this version, with people's corrections.
+        judgement: the judgement of this version, with people's corrections.
         trajectory: the trajectory after these corrections.
 
     Returns:
@@ -294,8 +295,8 @@ def human_annotations(
     """Converts people's decisions to annotations; some kinds of decisions give none.
 
     Args:
-        digests: of the current content, see `judged_digests`. Annotations of stale decisions get
-            the hash in the decision instead, so that they are stale as well.
+        digests: hashes of the current content, see `judged_digests`. Annotations of stale decisions
+            get the hash in the decision instead, so that these annotations are stale as well.
     """
     for decision in judgement.applied:
         yield from _decision_annotations(decision, digests.get(decision.step))
@@ -307,7 +308,7 @@ def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[An
     """Yields the annotations of a decision.
 
     Args:
-        digest: of the judged content; None: the hash in the decision.
+        digest: hash of the judged content; None: the hash in the decision is used.
     """
     judged = digest or next(iter(decision.judged.values()), "")
     for kind, value in _kinds_and_values(decision.value):
@@ -370,7 +371,7 @@ def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
     """Returns the effective annotations in the form of `Trajectory.notes`.
 
     Args:
-        rows: of annotations.parquet.
+        rows: rows of annotations.parquet.
     """
     notes: dict[int | None, dict[str, AnnotatedValue]] = {}
     for row in rows:
@@ -424,12 +425,12 @@ AGENTNET_TASK_FIELDS = {
 def agentnet_fields(
     trajectory: Trajectory, step: int | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the notes of a step, or of the whole for None, by AgentNet's names of the fields.
+    """Returns AgentNet's names of fields → notes about a step; for None, about the whole.
 
-    CUA-Lite has the same names.
+    CUA-Lite uses the same names.
 
     Args:
-        names: AgentNet's name → kind of annotation.
+        names: AgentNet's name of a field → kind of annotation.
     """
     fields = dict[str, Any]()
     for name, kind in names.items():

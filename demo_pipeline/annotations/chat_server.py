@@ -18,12 +18,12 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHAT_PATH = "/chat/completions"
-_MOST_BYTES = 32 * 2**20  # of an answer; longer answers are refused
+_MOST_BYTES = 32 * 2**20  # maximum length of an answer; longer answers are refused
 _FATAL_STATUSES = {401, 403, 404, 405}  # every other request would fail in the same way
 # A retry may succeed after these statuses and after all from 500 on. 0: no answer.
 _TRANSIENT_STATUSES = {0, 408, 409, 425, 429}
 _CONNECTION_ATTEMPTS = 4  # after that many failures to connect, the server counts as not running
-_LONGEST_PAUSE = 60.0  # seconds between two attempts
+_LONGEST_PAUSE = 60.0  # maximum time between two attempts, seconds
 _NO_ANSWER = "no answer"
 
 ItemT = TypeVar("ItemT")
@@ -216,5 +216,5 @@ def _parsed(status: int, text: bytes) -> tuple[Any, str]:
     if status != 200:
         return None, f"status {status}"
     if not isinstance(body, dict) or not body.get("choices"):
-        return None, "not a chat"  # some overloaded servers answer so, with status 200
+        return None, "not a chat"  # some overloaded servers answer like this, with status 200
     return body, ""

@@ -22,13 +22,13 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
 _IMAGE_SIZE = (1280, 720)  # pixels of a whole screenshot in a request; the canvas is 1920 x 1080
-_CUT_OUT_SIZE = (640, 360)  # canvas pixels; the part around an action that is magnified
+_CUT_OUT_SIZE = (640, 360)  # canvas pixels of the part around an action that is magnified
 _MAGNIFIED_SIZE = (1280, 720)  # pixels of the magnified cut-out
 _JPEG_QUALITY = 85
-_MOST_EARLIER_STEPS = 15  # listed in a question about a step
+_MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step
 _ANSWER_TOKENS = 4096  # limit of the length of an answer
-_CHARACTERS_PER_TOKEN = 4  # of Qwen's tokenizer; other tokenizers differ by half
-_PIXELS_PER_TOKEN = 28 * 28  # of Qwen's vision models
+_CHARACTERS_PER_TOKEN = 4  # for Qwen's tokenizer; the value of other tokenizers differs by half
+_PIXELS_PER_TOKEN = 28 * 28  # for Qwen's vision models
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ def _read(path: Path) -> Picture:
 
 
 def _cut_out(picture: Picture, step: StepFiles) -> Picture:
-    """Cuts out the part of a screenshot around an action, which is marked in it.
+    """Marks an action in a screenshot, and cuts out the part around the action.
 
-    The part has at least `_CUT_OUT_SIZE`. For a long drag it is larger.
+    The part has at least the size `_CUT_OUT_SIZE`. For a long drag it is larger.
     """
     picture = picture.copy()
     height, width = picture.shape[:2]

@@ -156,7 +156,7 @@ class _BenchTask(Document):
 
 
 def validate_agentnetbench(root: Path) -> list[Problem]:
-    """Validates a folder with `tasks/` and `images/`; it may have no task, as a split can be empty.
+    """Validates a folder with `tasks/` and `images/`, which has no task if the split is empty.
 
     Args:
         root: the folder whose subfolders the script takes as `--data` and `--image_dir`.

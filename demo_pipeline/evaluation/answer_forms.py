@@ -29,7 +29,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # the history contains only so many latest steps
+_MOST_STEPS = 10  # the history contains at most this number of steps, the latest ones
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
@@ -102,7 +102,7 @@ class _AnswerForm:
     Attributes:
         question: returns the system prompt, and the text after the screenshot.
         right: returns the right answer.
-        decoder: returns the decoder of answers to prompts with these settings.
+        decoder: takes the settings of a prompt, and returns the decoder of the answers.
     """
 
     question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
@@ -116,9 +116,9 @@ def is_absolute(form: str, settings: DatasetSettings) -> bool:
 
 
 def is_native(form: str) -> bool:
-    """Whether requests in a form have screenshots in the size of the screen, where they exist.
+    """Whether requests in a form use screenshots in the size of the screen, if these exist.
 
-    The training export of the form has them, too.
+    The training export of the form uses the same screenshots.
     """
     return form == "messages"
 
@@ -132,7 +132,8 @@ def _calls_form(
 
     Args:
         form: the form's name.
-        decoder: returns the decoder for units of the wheel and a largest number of pixels.
+        decoder: takes the units of the wheel and the maximum number of pixels of an image, and
+            returns the decoder.
         action_line: whether the prompt asks for a sentence before the calls; None: the settings
             decide.
     """

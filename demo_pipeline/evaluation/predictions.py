@@ -52,8 +52,8 @@ class Predictions:
     def add(self, offset: int, line: bytes, known_trajectories: Collection[str]) -> None:
         """Adds the line at a byte offset of the file; see `read_predictions`.
 
-        A step with a failed request and an answer uses the answer. A step with two answers uses
-        neither.
+        If a step has an answer and a failed request, the answer is used. If a step has two answers,
+        neither is used.
         """
         self.lines += 1
         try:
@@ -77,7 +77,7 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step; it must be called only once for a step.
+        """Returns the answer of a step; must not be called twice for the same step.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.
@@ -129,8 +129,8 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 def without_thoughts(text: str) -> str:
     """Removes the thoughts of a model, in which it may mention other actions.
 
-    They are between `<think>` and `</think>`. If a chat template puts `<think>` at the end of the
-    question, the answer begins with the thoughts and only contains `</think>`.
+    The thoughts are between `<think>` and `</think>`. If a chat template puts `<think>` at the end
+    of the question, the answer begins with the thoughts, and contains only `</think>`.
     """
     return _THOUGHT.sub("", text).rpartition("</think>")[2]
 

@@ -2,7 +2,7 @@
 
 The history in a request contains the person's actions, as in the datasets, so that a wrong answer
 does not change later requests. Errors quote neither requests nor answers. Only the owner can read
-the files, from their first byte on. Results are appended and synced line by line.
+the files, even while they are being written. Results are appended and synced line by line.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _ANSWER_TOKENS = 2048  # `max_tokens` of a request
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a new file with mode 0600; it replaces the file at `path` when it is closed."""
+    """Opens a new file with mode 0600. When closed, it replaces the file at `path`."""
     with atomic_file(path) as file:
         os.fchmod(file.fileno(), _OWNER_ONLY)
         yield file
@@ -97,8 +97,8 @@ def data_url(picture: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-# Names of the screenshots that an evaluation copies: the trajectory's id, and the path in the
-# trajectory with underscores.
+# Names of the screenshots that an evaluation copies: the trajectory's id, an underscore, and the
+# screenshot's path in the trajectory with underscores instead of slashes.
 _COPIED_SCREENSHOT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)(_native)?\.png"
 )
@@ -232,7 +232,7 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
 def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     """Returns the body with the model's name, and with image data instead of file URLs.
 
-    `folder` is that of the file of requests; images must be in it.
+    `folder` is the folder of the file of requests. Images must be in this folder.
     """
     filled = {**body, "model": model}
     messages = body.get("messages")
@@ -254,7 +254,7 @@ def _part_with_image(part: Any, folder: Path) -> Any:
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # Otherwise a file of requests could make this machine send any of its files.
+    # Without this check, a file of requests could make this machine send any of its files.
     if not picture.is_relative_to(folder.resolve()):
         raise ValueError("an image is not in the folder of the requests")
     try:

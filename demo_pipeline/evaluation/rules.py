@@ -55,7 +55,7 @@ def edit_distance(left: str, right: str) -> int:
     pattern, text = sorted((left, right), key=len)
     if not pattern:
         return len(text)
-    positions: defaultdict[str, int] = defaultdict(int)  # character → bits where it stands
+    positions: defaultdict[str, int] = defaultdict(int)  # character → bits of its positions
     for number, character in enumerate(pattern):
         positions[character] |= 1 << number
     distance = len(pattern)
@@ -117,7 +117,8 @@ class BenchAction:
 def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
     """Converts an answer to AgentNetBench's actions.
 
-    A drag or scroll becomes a move and a drag or scroll. A hotkey of one key becomes a `press`.
+    A drag becomes a move and a drag; a scroll becomes a move and a scroll. A hotkey of one key
+    becomes a `press`.
     """
     actions = list[BenchAction]()
     for action in answer.actions:
@@ -168,8 +169,8 @@ def score_bench(
 ) -> float:
     """Scores an answer as AgentNetBench's script does, 0 to 1.
 
-    True actions and answered actions are compared by their positions in the two lists. The score is
-    the mean over the true action types of their mean scores.
+    The first true action is compared with the first answered action, and so on. For each type of
+    true actions, the scores are averaged; the result is the mean of these averages.
 
     Args:
         truth: the person's actions.
@@ -208,7 +209,7 @@ def score_bench(
 def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
     """Replaces a text and a following Enter by a text that ends with a line feed.
 
-    `keys`: the names of actions that count as an Enter if it is their only key.
+    `keys`: the names of the actions that count as an Enter if their only key is Enter.
     """
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):
@@ -261,7 +262,7 @@ def _text_score(true_text: str, given_text: str) -> float:
 
 
 def _place_score(truth: BenchAction, point: ScreenPoint) -> float:
-    """Scores a position: 1 near the true one or in a target's box, beyond that less."""
+    """Scores a position: 1 near the true position or in a target's box, elsewhere less."""
     distance = math.dist(point, truth.value)
     if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
         return 1.0
@@ -296,8 +297,8 @@ def score_step_bench(step: TrueStep, answer: Answer, *, revised: bool = False) -
 def score_step_cudag(step: TrueStep, answer: Answer) -> float:
     """Returns 1 if the last action of the answer is the expected action, else 0.
 
-    Texts and keys must be equal. Of a drag, only the end is compared. These are ignored: how often
-    a key is pressed, the amount of a scroll, the duration of a wait.
+    Texts and keys must be equal. For a drag, only the end is compared. The number of presses of a
+    key, the amount of a scroll and the duration of a wait are ignored.
     """
     if step.action is None:
         return float(answer.status == step.answer.status)
@@ -346,13 +347,13 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     on_target = is_grounded(step, answer)
     if on_target is None and step.action is not None and places(step.action):
         return None
-    # The benchmark computes an F1 score of the words and requires 1, as for equal sets.
+    # The benchmark requires that the F1 score of the words is 1, that is, that the sets are equal.
     has_same_words = _tokens(step.answer) == _tokens(answer)
     return float(has_same_words and on_target is not False)
 
 
 def _tokens(answer: Answer) -> set[str]:
-    """Returns the words of the first action, as the benchmark does without punctuation marks."""
+    """Returns the words of the first action; like the benchmark, ignores punctuation marks."""
     words: tuple[Any, ...] = ()
     if answer.actions:
         words = _words(answer.actions[0])
@@ -390,7 +391,7 @@ def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
 # Largest distance in x and y that the strict rule accepts if the target is unknown, as a share of
 # the screen's width and height.
 NEAR = 0.01
-_NOTCH = 1  # largest difference of the amount of a scroll that the strict rule accepts
+_NOTCH = 1  # largest difference between the amounts of two scrolls that the strict rule accepts
 
 
 def score_step_strict(step: TrueStep, answer: Answer) -> float:

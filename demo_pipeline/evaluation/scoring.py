@@ -46,7 +46,7 @@ DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps a
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # least score of a right answer: 1, except for rounding
 RESAMPLES = 1000  # number of resamples of the bootstrap
-_DRAWN_AT_ONCE = 50  # resamples in memory as 64-bit numbers at the same time
+_DRAWN_AT_ONCE = 50  # maximum number of resamples that are in memory as 64-bit numbers
 
 SCORES_SCHEMA = described_schema(
     (
@@ -237,7 +237,8 @@ def task_draws(tasks: int, seed: int = 0) -> NDArray[np.uint16]:
     """Draws the resamples of the bootstrap.
 
     Returns:
-        How often a resample contains a task, shape (resamples, tasks); the same for the same seed.
+        How often each resample contains each task, shape (resamples, tasks). The same seed gives
+        the same result.
     """
     draws = np.zeros((RESAMPLES, tasks), np.uint16)
     if tasks < 2:
@@ -296,7 +297,7 @@ _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
 GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 
-@lru_cache(maxsize=256)  # sizes of screens are few
+@lru_cache(maxsize=256)  # there are few sizes of screens
 def guessed_kind(kind: str, size: tuple[int, int]) -> Answer:
     """Returns an answer with the default action of a kind.
 
@@ -375,14 +376,14 @@ BASELINES: Mapping[str, Baseline] = {
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"  # shown for kinds of actions that only other forms have
-_MOST_FAILURES = 24  # most wrong answers on the sheet
-_MOST_FAILURES_PER_KIND = 4  # most wrong answers to steps with the same kind of action
+_MOST_FAILURES = 24  # maximum number of wrong answers on the sheet
+_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers for each kind of true action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step with a wrong answer, or without a usable answer for the given reason."""
+    """A step with a wrong answer, or without a usable answer; then `reason` says why."""
 
     step: TrueStep
     answer: Answer | None
@@ -470,7 +471,7 @@ class _Scorer:
         reasons: reason → number of steps without a usable answer.
         tasks: task group → its number.
         trajectories: number of trajectories so far.
-        before: the last step.
+        before: the previous step.
         failed_kinds: kind of the person's action → number of steps in `report.failures`.
     """
 
@@ -530,7 +531,7 @@ class _Scorer:
         return row
 
     def _keep_failure(self, failed: FailedStep) -> None:
-        """Adds a failed step to the report, unless it has enough of this kind or in total."""
+        """Adds a failed step to the report unless it is full, or has enough steps of this kind."""
         kind = failed.step.kind
         if len(self.report.failures) >= _MOST_FAILURES:
             return
@@ -564,7 +565,7 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 def _answered_kind(answer: Answer) -> str:
     """Returns the kind of an answer's first action, without text that a model wrote.
 
-    For that reason a kind that only other forms have is `other`.
+    Kinds that only other forms have are returned as `other`: a model may have written their names.
     """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"

@@ -1,6 +1,6 @@
 """Selects the steps that a model is asked about, with their right answers.
 
-They are the steps of the datasets, because the same code selects the rows of the training exports.
+These are the steps of the datasets, because the same code selects the rows of training exports.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class TrueStep:
         box: the target's box, pixels; None: the target is unknown.
         tolerance: largest distance in x and y that the CUDAG test accepts, in RU: thousandths of
             the screen's width and height.
-        centre: the position that the CUDAG test expects, pixels; None: that of the action.
+        centre: the position that the CUDAG test expects, pixels; None: the action's position.
     """
 
     trajectory_id: str
@@ -83,8 +83,8 @@ class TrueStep:
 def action_kind(action: AnsweredAction | ForeignAction) -> str:
     """Returns the kind of an action, such as `left_click`, `triple_click` or `scroll`.
 
-    A click with the right button and a `right_click` have the same kind. An action that only other
-    forms have keeps its name there.
+    A click with the right button and a `right_click` have the same kind. For an action that only
+    other forms have, the kind is its name in these forms.
     """
     if isinstance(action, ForeignAction):
         return action.name
@@ -97,7 +97,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
 
 
 def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
-    """Returns the positions of an action, pixels: of a drag two, of typing none, else one."""
+    """Returns the positions of an action in pixels: none, one, or two for a drag."""
     if not isinstance(action, ForeignAction):
         return tuple(points(action))
     if action.point is None:

@@ -45,8 +45,8 @@ _PEM = re.compile(
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
 # Every private part that a pattern or a token expression finds contains one of these signs. Few
-# texts of a screen contain one, so that most texts need no further search. One expression with all
-# signs as alternatives would take three times as long: `re` is fast for fixed first letters.
+# texts on a screen contain a sign, so that most texts need no further search. One expression with
+# all signs as alternatives would take three times as long: `re` is fast for fixed first letters.
 _SIGNS = [
     re.compile(sign)
     for sign in (
@@ -61,7 +61,8 @@ _MAILBOX_CHARACTERS = f"{ascii_letters}{digits}._+-"
 # spaces.
 _RECOGNISED_CHARACTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")
 
-# Looser patterns for recognised text without its spaces: misread letters break the check digits.
+# Patterns for recognised text without its spaces. They ignore check digits, because check digits do
+# not fit if letters were misread.
 _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
     ("card", re.compile(r"(?<!\d)[3-6]\d{15}(?!\d)")),
     ("iban", re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{18,28}(?!\d)")),
@@ -72,11 +73,11 @@ _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
 
 
 class PrivateSpan(NamedTuple):
-    """A private part of a text: its first character is `start`, and `end` follows its last one.
+    """A private part of a text, from the character `start` to the character before `end`.
 
     Attributes:
         detector: name of the method that found the part.
-        confidence: of the detector, 0 to 1.
+        confidence: confidence of the detector, 0 to 1.
         secret: the whole secret, if the text contains only a part of it; otherwise empty.
     """
 
@@ -104,7 +105,7 @@ class Detectors:
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Returns the texts that `find` must search; it finds nothing in the others."""
+        """Returns the texts that `find` must search; the other texts contain nothing to find."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)
@@ -122,8 +123,9 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        Of two overlapping spans, a span whose kind the settings remove is kept as it is. If both or
-        neither are removed, the longer one is kept and extended over the other one.
+        If the settings remove the kind of only one of two overlapping spans, this span is kept as
+        it is. If they remove both kinds or neither, the longer span is kept, and extended over the
+        other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):
@@ -239,7 +241,7 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
-# Kind, name of the detector, its confidence, and a function from a text and a country to places.
+# Kind, name and confidence of a detector, and its function: (text, country) → places in the text.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),

@@ -19,15 +19,19 @@ from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
 _SHORTEST = 4  # characters; shorter secrets also occur inside ordinary words
-_LISTED = frozenset({"word", "expression"})  # kinds of the user's lists; their parts do not count
+# Kinds of the user's own lists. Parts of such secrets do not count as private.
+_LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a cut-off secret is private if it has at least this share and this number of characters.
+# A part of a secret is private if it has at least this share of the secret's characters, and at
+# least this number of characters.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
-_BREAKS = frozenset({"click", "double_click", "right_click", "drag"})  # may lead to another field
+# Actions after which the person may type into another field.
+_BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
-_MOST_TYPED = 2000  # characters that are searched together
-_MOST_TYPINGS = 8  # type actions that are searched together: a card number in four fields
+_MOST_TYPED = 2000  # maximum number of typed characters that are searched together
+# Maximum number of type actions that are searched together, such as a card number in four fields.
+_MOST_TYPINGS = 8
 # Letters that text recognition confuses at a height of 11 pixels.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
 
@@ -59,7 +63,7 @@ class PrivateTexts:
                 self.add(text[span.start : span.end], span.kind)
 
     def private(self, texts: Sequence[str]) -> set[str]:
-        """Returns those of these texts that contain a secret; each text must have been learned."""
+        """Returns the texts that contain a secret; each text must have been learned before."""
         joined = joined_texts(texts)
         joined_lower = joined_texts(map(str.lower, texts))
         private_texts = {text for text in texts if self._detected[text] or PASSWORD in text}
@@ -102,10 +106,10 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        """Searches the text of the last type actions, from each earlier one up to the last one.
+        """Searches texts that several type actions typed: from each earlier one up to the last one.
 
-        The text is also searched without its white space. There, only the kinds with check digits
-        count as secrets.
+        The texts are also searched without white space. Then only secrets of kinds with check
+        digits count.
 
         Args:
             letters: typed letters, each with the number of its action.
@@ -285,7 +289,7 @@ def _misread(secret: str, text: str, *, bounded: bool) -> bool:
     """Whether a recognised text contains a secret with misread letters, or a long part of it.
 
     Args:
-        secret: folded, as `text`; see `folded`.
+        secret: the folded secret; `text` is folded, too (see `folded`).
         bounded: whether only the whole secret counts.
     """
     if _nearly_in(secret, text):

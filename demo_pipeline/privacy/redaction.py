@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. They are
-# never searched. All other texts were written by people or shown on the screen.
+# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. These texts
+# are never searched. All other texts were written by people or shown on the screen.
 PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
@@ -52,7 +52,7 @@ PIPELINE_KEYS = frozenset(
         *("trajectory", "decision", "reason"),
     )
 )
-_TEXT_COLUMNS = ("text", "target_name", "reason")  # of provenance.parquet; may contain secrets
+_TEXT_COLUMNS = ("text", "target_name", "reason")  # columns of provenance that may contain secrets
 _REVIEW = "review"  # detector of the boxes that people marked; they are redacted by every policy
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
@@ -68,7 +68,8 @@ _KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "sla
 class Marks:
     """The boxes that people marked on the review page.
 
-    The page does not show the final screenshot. The boxes added to the last step cover it as well.
+    The page does not show the final screenshot. Therefore the boxes in `added` for the last step
+    also cover the final screenshot.
 
     Attributes:
         added: step number → boxes to cover.
@@ -84,7 +85,7 @@ class Redaction:
     """Searches one trajectory for private data and writes its redacted copy.
 
     Attributes:
-        folder: of the trajectory.
+        folder: folder of the trajectory.
         key: key of the HMAC hashes in the findings. It is computed from the recording, so that
             nobody can find out a secret by hashing guesses without having the recording.
         passwords: typed passwords; the trajectory itself contains `<password>` instead.
@@ -107,7 +108,7 @@ class Redaction:
     _window_names: dict[str, set[str]] = field(default_factory=dict)
     # File → its texts that contain a secret.
     _private_texts: dict[str, set[str]] = field(default_factory=dict)
-    # Texts of which the settings remove a part.
+    # Texts from which the settings remove a part.
     _changed_texts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -214,8 +215,9 @@ class Redaction:
     def _withheld_screenshots(self) -> set[str]:
         """Returns the screenshots of native size that the copy leaves out.
 
-        Text is recognised in the canvas screenshots only. If the settings search screenshots, all
-        native ones are left out; otherwise those whose canvas screenshot is covered.
+        Text is only recognised in the canvas screenshots. If the settings search screenshots, all
+        native screenshots are left out. Otherwise, those native screenshots are left out whose
+        canvas screenshots have covered boxes.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:
@@ -384,9 +386,9 @@ class Redaction:
     def _cover(self, name: str, span: PrivateSpan, text: str, box: ScreenshotBox) -> None:
         """Adds a finding in a screenshot and, if the settings remove its kind, covers its box.
 
-        People may have marked boxes as not private. The box of a finding stays uncovered if it is
-        or touches such a box. Windows and regions are still covered if they only touch it, because
-        a harmless word inside a window does not make the whole window harmless.
+        People may have marked boxes as not private. There is no finding for a box that is or
+        touches a box with such a mark. A window or region that only touches such a box is covered
+        nevertheless, because a harmless word inside a window does not make the window harmless.
         """
         if step := _STEP.match(name):
             kept = self.marks.kept.get(int(step[1]), ())
@@ -421,7 +423,7 @@ class Redaction:
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
-        """Returns for each file with private text a function that writes its redacted copy."""
+        """Returns name of a file with private text → function that writes the redacted copy."""
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name in self._names(".json"):

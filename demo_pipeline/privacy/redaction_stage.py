@@ -89,7 +89,7 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
     Args:
         redactions: folder with the output of this stage.
-        settings: with which the stage ran.
+        settings: the settings with which the stage ran.
 
     Returns:
         `withheld`: why the demonstration must not be exported; empty if it may be exported.
@@ -117,7 +117,7 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
     Returns an empty text if the policy is the default and nothing was found.
 
     Args:
-        settings: with which the dataset is built.
+        settings: the settings with which the dataset is built.
         summaries: results of `privacy_summary`, one for each demonstration in the dataset.
     """
     places_found = Counter[str]()
@@ -175,7 +175,7 @@ class _RecordingSecrets(NamedTuple):
 
     passwords: frozenset[str]  # typed into password fields
     country: str  # ISO 3166 code, for telephone numbers without prefix
-    key: bytes  # of the hashes in the findings
+    key: bytes  # key of the HMAC hashes in the findings
 
 
 _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
@@ -312,9 +312,9 @@ def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that redactions.json is of this build, and that there are no other files.
+    """Checks that redactions.json has the values of this build, and finds unexpected files.
 
-    Other files are allowed if there is a redacted copy.
+    If the output has a redacted copy, all files are expected.
     """
     problems: list[Problem] = []
     if not _has_copy(out):

@@ -20,9 +20,11 @@ BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 _LONGEST_SIDE = 4096
 _BAND = 300  # rows of a screenshot that are recognised at once
 _OVERLAP = 48  # rows that two bands share: more than the height of a line
-# Of 255. Larger differences are changes; the noise of a video encoder on a still screen is smaller.
+# Larger differences of colour values (0 to 255) are changes. The noise of a video encoder on a
+# still screen is smaller.
 _CHANGED = 16
-# Cached results for each band: the last screenshot and the current one, each also with covers.
+# Maximum number of cached results for each band. These are the results of the last and the current
+# screenshot, each without and with covered boxes.
 _MOST_CACHED = 4
 
 
@@ -90,8 +92,8 @@ def _box(corners: Any) -> ScreenshotBox:
 class ScreenshotReader:
     """Recognises the text of successive screenshots.
 
-    Screenshots are divided into horizontal bands. A band is only recognised if it differs from the
-    bands of the last screenshots.
+    Screenshots are divided into horizontal bands. The text of a band is only recognised if the band
+    differs from the same band of the last screenshots.
     """
 
     # First row of a band → its last images, each with its recognised lines.
@@ -145,7 +147,8 @@ def touch(box: ScreenshotBox, other: ScreenshotBox) -> bool:
 def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
     """Returns the next line of the same paragraph, or None.
 
-    Its top is 0.5 to 2.5 line heights below the top of `line`, and both share some columns.
+    The top of the next line is 0.5 to 2.5 line heights below the top of `line`, and the two lines
+    share some columns.
     """
     x, y, width, height = line.box
     nearest: TextLine | None = None

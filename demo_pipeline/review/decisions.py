@@ -228,7 +228,7 @@ class Subject:
     """A version of a trajectory, with the ids and hashes by which decisions refer to it.
 
     Attributes:
-        id: of the demonstration.
+        id: id of the demonstration.
         version: id of the version.
         steps: step number → SHA-256 over the step's screenshot, tree and action.
     """
@@ -246,7 +246,7 @@ class Subject:
         return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Whether all steps that the decision judged exist here and are byte-identical."""
+        """Whether all steps that the decision judged exist in this version with the same bytes."""
         if not steps_of(decision.value) <= self.steps.keys():
             return False
         return decision.trajectory == self.version or decision.judged == self.judged(decision)
@@ -286,10 +286,10 @@ class Judgement:
 
     Attributes:
         verdict: the latest approval or rejection; None: there is none.
-        corrections: are applied when the records are built.
+        corrections: the corrections that are applied when the records are built.
         applied: all decisions that apply to this version, in time order.
-        stale: decisions about other versions whose judged steps differ from this one; they do not
-            apply.
+        stale: decisions about other versions that do not apply, because the judged steps differ in
+            this version.
         undone: decisions that were taken back.
     """
 
@@ -360,8 +360,8 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
     by_id = {decision.id: decision for decision in decisions}
     in_order = sorted(by_id.values(), key=lambda decision: decision.order)
     undone_ids: set[str] = set()
-    # An undo is later than the decision that it takes back. In reversed order, each undo is visited
-    # when it is clear whether it was taken back itself.
+    # An undo is later than the decision that it takes back. In reversed order, it is therefore
+    # already known at each undo whether a later undo took it back.
     for decision in reversed(in_order):
         if isinstance(decision.value, Undo) and decision.id not in undone_ids:
             undone_ids.add(decision.value.decision)
@@ -437,7 +437,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     unless the reviewer wrote one.
 
     Args:
-        value: the members of the action that the reviewer changed, or more.
+        value: the members of the action that the reviewer changed, possibly others as well.
         recorded: the recorded action, which has the other members. A correction cannot change the
             number of its step and its type.
         nodes: nodes of the step's tree by id.
@@ -482,9 +482,9 @@ class Corrected:
     """A trajectory with people's corrections, from which records are built.
 
     Attributes:
-        trajectory: with the corrected instruction, outcome and actions, and without the steps that
-            people cut off. Steps keep their numbers. If steps were cut off at the end, the final
-            screenshot is the screenshot of the first of them.
+        trajectory: the trajectory with the corrected instruction, outcome and actions, and without
+            the steps that people cut off. Steps keep their numbers. If steps were cut off at the
+            end, the screenshot of the first of these steps becomes the final screenshot.
         rows: step number → row of provenance.parquet, with the box of a corrected target.
         bad_steps: numbers of steps that stay in the history, but give no records of their own.
     """

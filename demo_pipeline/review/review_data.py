@@ -1,7 +1,7 @@
 """Reads from the store what the review page shows, as JSON.
 
-This is the queue of demonstrations, the steps of a demonstration, the steps of all demonstrations,
-and the video. Versions of outputs never change, so that the ones that were read are cached.
+The page shows the queue of demonstrations, the steps of one demonstration, the steps of all
+demonstrations, and the video. Versions that were read are cached, because they never change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MOST_CACHED = 5000  # opened versions; each takes a few kB
+_MOST_CACHED = 5000  # maximum number of cached versions; each takes a few kB
 # Columns of provenance.parquet that the page shows for a step and for the whole demonstration.
 _STEP_COLUMNS = (
     *("pts", "lead_ms", "reason_code", "leak", "unavoidable"),
@@ -187,7 +187,10 @@ class ReviewData:
         return rows
 
     def _cached_steps(self, name: str, reviewed: ReviewedVersion) -> list[Json]:
-        """Returns the recorded steps of a version without decisions; reads each version once."""
+        """Returns the steps of a version as recorded, without the decisions about them.
+
+        Each version is read once.
+        """
         version = reviewed.subject.version
         cached_version, cached_rows = self._step_rows.get(name, ("", []))
         if cached_version == version:
@@ -366,8 +369,8 @@ class ReviewData:
     def video_file(self, name: str) -> Path | None:
         """Returns the path of the video of a demonstration.
 
-        Returns None if the video was removed or replaced, and if something in the demonstration is
-        redacted, because the video would show it.
+        Returns None if the video was removed or replaced. Also returns None if something in the
+        demonstration is redacted, because the video would show the redacted part.
         """
         if is_shown_redacted(self._store, name):
             return None
@@ -414,9 +417,9 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Returns each signal's name and number of steps, those with most points first.
+    """Returns the name of each signal and the number of its steps; most points come first.
 
-    The number of a signal of the whole demonstration is 1.
+    The number is 1 for a signal of the whole demonstration.
     """
     by_points = []
     for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):

@@ -58,8 +58,8 @@ _REMEDY = "correct the line, or leave it out"
 class Reviews:
     """Reads and adds the decisions in a store. Threads may share an instance.
 
-    Each document is read once. `refresh` reads new documents; methods that do not say otherwise
-    use the documents read so far.
+    Each document is read once. `refresh` reads new documents. Other methods use the documents that
+    were read before, unless their docstring says otherwise.
 
     Args:
         store: holds the decisions as documents.
@@ -71,7 +71,7 @@ class Reviews:
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
-        """Reads new documents of a demonstration, or of all, and drops those that were removed."""
+        """Reads new documents and forgets removed ones; an empty `demonstration` stands for all."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
         names = [demonstration] if demonstration else list(self._read)
@@ -186,7 +186,7 @@ class Reviews:
 
         A demonstration with a damaged decision counts as rejected, because the decision may have
         been a rejection. Manifests are read only for demonstrations with decisions about other
-        versions than the given one.
+        versions than those in `versions`.
 
         Args:
             versions: demonstration → the version of its trajectory.
@@ -215,8 +215,8 @@ class Reviews:
         """Returns the boxes that people marked in the screenshots of this version.
 
         Returns:
-            Step number → boxes in time order; each box is x, y, width and height in canvas pixels,
-            with whether it is private.
+            Step number → (box, whether it is private), in time order. A box is x, y, width and
+            height in canvas pixels.
 
         Raises:
             DamagedDocument: a decision about the demonstration is damaged.
@@ -256,8 +256,8 @@ def checked_value(
 
     Args:
         subject: the version that is judged.
-        folder: of this version.
-        kind: of the decision.
+        folder: folder of this version.
+        kind: kind of the decision.
         value: fields of the value, as the reviewer gave them.
         seen: earlier decisions about the demonstration.
 
@@ -339,7 +339,7 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
 
 
 def _numbered_lines(text: str, suffix: str) -> Iterator[tuple[int, str | dict[str, str]]]:
-    """Yields the number and content of each line: a string, or for CSV its cells by column."""
+    """Yields the number and content of each line. For CSV, the content is column → cell."""
     if suffix != ".csv":
         yield from enumerate(text.split("\n"), 1)
         return
@@ -374,7 +374,7 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
 
     Args:
         store: contains the decisions and the trajectories.
-        ids: of demonstrations; empty: all.
+        ids: ids of demonstrations; empty: all demonstrations.
     """
     reviews = Reviews(store)
     reviews.refresh()
@@ -442,7 +442,7 @@ class HeldOutputs:
 
     Attributes:
         own: outputs that contain no other demonstration.
-        datasets: datasets that were built from it, directly or from another such dataset.
+        datasets: datasets that were built from the demonstration, or from another such dataset.
     """
 
     own: frozenset[str]
@@ -493,7 +493,7 @@ def forget_demonstration(
 ) -> tuple[list[str], list[str], int]:
     """Removes every version of a demonstration from a store, and every dataset that contains it.
 
-    They are removed at once, without the usual grace period: readers of an old version get an
+    All are removed at once, without the usual grace period: readers of an old version get an
     error. After a crash, the call can be repeated. Datasets are removed first, because the outputs
     and documents of the demonstration are needed to find them.
 
@@ -519,7 +519,7 @@ def forget_demonstration(
     documents = sum(
         store.delete_documents(f"{folder}/{demonstration}") for folder in _DOCUMENT_FOLDERS
     )
-    documents += store.delete_document(f"quarantine/{demonstration}.json")  # of older stores
+    documents += store.delete_document(f"quarantine/{demonstration}.json")  # only in older stores
     return sorted(outputs.own), held, documents
 
 
@@ -535,9 +535,9 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
     """Whether a dataset was built from the demonstration or from a stage in `sources`.
 
     Args:
-        version: of the dataset; None: its manifest cannot be read. The answer is True then.
+        version: the dataset's version; None: the manifest cannot be read, so that True is returned.
         sources: the demonstration, and names of stages.
-        demonstration: its id; links to its files count, too.
+        demonstration: the id; datasets with links to files of the demonstration count, too.
     """
     if version is None:
         return True

@@ -1,7 +1,7 @@
 """Compares screenshots: counts differences, and finds torn ones and near-duplicates.
 
-A screenshot is compared by its cells (the mean brightness of small squares) and by its hash, both
-of observation/frames/screenshot_files.py. Coordinates are canvas pixels.
+A screenshot is compared by its cells (the mean brightness of small squares) and by its hash.
+observation/frames/screenshot_files.py computes both. Coordinates are canvas pixels.
 """
 
 from collections import defaultdict
@@ -13,14 +13,15 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-CHANGED = 8  # of 255; a cell differs if its mean differs by more. The noise of x264 is below it.
-# Left, top, right, bottom of an arrow or a hand, relative to the point at which it points.
+# A cell differs if its mean brightness (0 to 255) differs by more. The noise of x264 is smaller.
+CHANGED = 8
+# Box of a pointer (arrow or hand): left, top, right and bottom, pixels from the pointed position.
 POINTER = (-10, -6, 24, 34)
 TORN_OTHER = 0.3  # two parts show different screens if more than this share of their cells differ
 TORN_SAME = 0.03  # two parts show the same screen if at most this share of their cells differ
 TORN_ROWS = 8  # rows of cells; a part with fewer rows may be a bar of the same screen
-# Of near-duplicates, the hashes of corresponding steps differ in at most `NEAR_BITS` of 64 bits,
-# and in at most `NEAR_MEAN_BITS` bits on average.
+# Demonstrations are near-duplicates if the hashes of corresponding steps differ in at most
+# `NEAR_BITS` of 64 bits, and on average in at most `NEAR_MEAN_BITS` bits.
 NEAR_BITS = 8
 NEAR_MEAN_BITS = 3.0
 
@@ -50,8 +51,8 @@ def torn(before: ScreenshotFacts, screenshot: ScreenshotFacts, after: Screenshot
     """Whether one part of a screenshot shows the old screen and the other part the new one.
 
     The parts are above and below a horizontal line across the whole screen. One part is the same as
-    in the screenshot before and differs from the screenshot after; for the other part it is the
-    other way round.
+    in the screenshot `before`, and differs from the screenshot `after`. The other part is the same
+    as in `after`, and differs from `before`.
     """
     old = (cv2.absdiff(screenshot.cells, before.cells) > CHANGED).mean(axis=1)
     new = (cv2.absdiff(screenshot.cells, after.cells) > CHANGED).mean(axis=1)

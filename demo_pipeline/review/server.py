@@ -29,7 +29,7 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-# Bytes of a request with a decision; a text of `MOST_TEXT` characters has at most a tenth of them.
+# Maximum bytes of a request with a decision. A text of `MOST_TEXT` characters has at most a tenth.
 _LARGEST_DECISION = 2**20
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # kind in an address → file
 _POLICY = {
@@ -48,7 +48,7 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 class Guard:
     """Passes on the requests of the review page, and refuses those of other sites.
 
-    Each answer gets headers with which browsers keep pages of other sites from using it.
+    Each answer gets headers that make browsers prevent pages of other sites from using the answer.
 
     Args:
         app: gets the requests that are not refused.
@@ -76,7 +76,7 @@ class Guard:
         await answer(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> str:
-        """Returns why a request is refused; empty if it is not."""
+        """Returns why a request is refused; empty: it is not refused."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self._hosts:
@@ -104,9 +104,9 @@ def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
 
     Args:
         data: reads what the page shows.
-        author: of the decisions that are made on the page.
+        author: the author of the decisions that are made on the page.
         token: the first part of every path.
-        port: on which the server listens.
+        port: the port on which the server listens.
     """
     signals = (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS)
     fixed = {

@@ -27,7 +27,7 @@ class Signal:
     """A reason to doubt a step or a demonstration.
 
     Attributes:
-        points: are added to the doubt, see `doubt`.
+        points: the points that the signal adds to the doubt, see `doubt`.
         definition: says when a step or demonstration has the signal.
     """
 
@@ -37,27 +37,31 @@ class Signal:
 
 
 # Limits of the signals.
-IDLE_S = 10.0  # seconds without input; people who only read are faster (as in `waits.READING_S`)
-STRAIGHT = 0.4  # distance ÷ length of the path; direct movements of people have 0.8 to 1
+IDLE_S = 10.0  # seconds without input; reading alone takes less time (as in `waits.READING_S`)
+STRAIGHT = 0.4  # distance ÷ length of the pointer's path; direct movements of people: 0.8 to 1
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target and no signal
-CORRECTED_SHARE = 20.0  # deletions per hundred characters
-MOST_CORRECTIONS = 3  # deletions; fewer are never a signal
-PACE = (0.7, 25.0)  # characters a second; the fastest typists in the world reach 18
-PACED_CHARACTERS = 10  # the pace of shorter texts is not judged
-AGAIN_S = 2.0  # most seconds between a click and its repetition
-AGAIN_PX = 8.0  # most canvas pixels between a click and its repetition
-ALONE_S = 3.0  # seconds for which the screen may still respond to an action
-NEAR_PAUSE_S = 2.5  # seconds; pauses of 2 s (`ActionSettings.pause_ms`) or more become waits
-FROZEN_STEPS = 3  # least number of successive pointing steps with the same screenshot
+CORRECTED_SHARE = 20.0  # deletions per hundred typed characters; more are a signal
+MOST_CORRECTIONS = 3  # fewer deletions are never a signal
+PACE = (0.7, 25.0)  # usual characters a second; the fastest typists in the world reach 18
+PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
+AGAIN_S = 2.0  # maximum time between a click and its repetition, seconds
+AGAIN_PX = 8.0  # maximum distance between a click and its repetition, canvas pixels
+ALONE_S = 3.0  # seconds after an action in which the screen may still respond to it
+# Seconds; shorter waits are a signal. Pauses of at least 2 s (`ActionSettings.pause_ms`) become
+# waits.
+NEAR_PAUSE_S = 2.5
+FROZEN_STEPS = 3  # minimum number of successive pointing steps with the same screenshot
 FROZEN_MOVE_PX = 50.0  # canvas pixels; the pointer moves further between two such steps
-UNUSED_SHARE = 0.5  # of the video, before the first and after the last action
-UNUSED_S = 15.0  # seconds before the first and after the last action
-DURATION_S = 3.0  # seconds between meta.json and the video; recorders round to seconds
-DURATION_SHARE = 0.1  # difference between meta.json and the video, as a share of the video
-CLOCK_SCORE = 1 / 3  # share of moves that the video confirms; correct real clocks: 0.34 to 0.91
-CLOCK_MS = 500.0  # uncertainty; a screen responds to a click within this time
-FLAGGED = 1.0  # least doubt of a demonstration that is flagged as worth a look
-MOST_COUNTED = 3  # steps with the same signal; further ones add nothing to the doubt
+UNUSED_SHARE = 0.5  # share of the video that is before the first and after the last action
+UNUSED_S = 15.0  # seconds of the video before the first and after the last action, together
+# Difference between the duration in meta.json and that of the video, seconds. Recorders round to
+# seconds.
+DURATION_S = 3.0
+DURATION_SHARE = 0.1  # the same difference as a share of the video's duration
+CLOCK_SCORE = 1 / 3  # share of moves that the video confirms; 0.34 to 0.91 for correct real clocks
+CLOCK_MS = 500.0  # uncertainty of the clock; a screen responds to a click within this time
+FLAGGED = 1.0  # minimum doubt of a demonstration that is flagged as worth a look
+MOST_COUNTED = 3  # number of steps with the same signal that add to the doubt; others add nothing
 
 STEP_SIGNALS = (
     Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
@@ -171,14 +175,14 @@ class Facts:
     clock_score: float | None = None
 
     def screenshot(self, place: int) -> ScreenshotFacts:
-        """Returns the screenshot of the step at this place; after the last step, the final one."""
+        """Returns the screenshot of the step at a place; for places after all steps, `final`."""
         if place < len(self.steps):
             return self.steps[place].screenshot
         return self.final
 
 
 _TIME = attrgetter("time")
-# How a step can be taken back → hotkeys that do so; buttons of this name do so as well.
+# How a step can be taken back → hotkeys that do so; a button with this word as name does so, too.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -277,7 +281,7 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
         if is_same_action and gap_s <= AGAIN_S:
             return "again"
         return None
-    # After the next step, the screen must look as it did before this one.
+    # After the next step, the screen must look as it did before the judged step.
     after = facts.screenshot(place + 2)
     changed = bool(values["changed_share"]) and not after.missing
     pointers = (*step.pointers, *following.pointers, *step.places, *following.places)
@@ -308,7 +312,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # A screen change after the response to the previous action was not caused by a logged action.
+    # A screen change that is too late to be a response to the previous action has no logged cause.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
@@ -405,8 +409,8 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 def _off_task_tail(facts: Facts) -> range:
     """Returns the indexes of the last steps if their windows have nothing to do with the task.
 
-    These are the longest run of last steps, at least two and at most half of all, whose windows
-    share no word with the task or with the windows of the steps before them.
+    The result is the longest run of steps at the end whose windows share no word with the task or
+    with the windows of earlier steps. The run has at least two and at most half of all steps.
     """
     steps = facts.steps
     start = len(steps)

@@ -77,7 +77,7 @@ class RefusedValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation, with the columns of its table that do not depend on other annotations.
+    """An annotation: the columns of the table that do not depend on other annotations.
 
     Attributes:
         step_index: number of the step; last step + 1 for the end, None for the whole demonstration.

@@ -39,7 +39,7 @@ class Endpoint:
         key: sent as a bearer token if it is not empty.
         attempts: maximum number of attempts for a request.
         timeout: seconds within which the whole answer must arrive; otherwise the attempt fails.
-        pause: maximum seconds before the second attempt; it doubles with each further attempt.
+        pause: maximum seconds before the second attempt; the maximum doubles with each attempt.
         sleep: waits for some seconds; replaced in tests.
     """
 

@@ -46,7 +46,7 @@ class Predictions:
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     unasked: int = 0
-    # Trajectory → step → byte offset of its line, or the reason why it has no usable answer.
+    # Trajectory → step → byte offset of the step's line, or why the step has no usable answer.
     _offsets: dict[str, dict[int, int | str]] = field(default_factory=dict)
 
     def add(self, offset: int, line: bytes, known_trajectories: Collection[str]) -> None:

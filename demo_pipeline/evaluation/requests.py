@@ -176,7 +176,7 @@ def send_requests(
         on_answer: is called after every result.
 
     Returns:
-        The number of requests that were answered now, and of those that failed.
+        The number of requests that were answered now, and the number of requests that failed.
 
     Raises:
         ValueError: the server refuses every request, or a line is not a request.

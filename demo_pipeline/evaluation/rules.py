@@ -78,9 +78,9 @@ def edit_distance(left: str, right: str) -> int:
 
 
 # Constants of AgentNetBench's script. Distances are shares of the screen.
-_NEAR = 0.01 * 2**0.5  # largest distance from the true point that has the full score
+_NEAR = 0.01 * 2**0.5  # points within this distance of the true point have the full score
 _DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
-_SIMILAR = 0.8  # least similarity of texts, 0 to 1, that has the full score
+_SIMILAR = 0.8  # texts with at least this similarity (0 to 1) have the full score
 # Kind of our action (see `action_kind`) → name in the script.
 _CLICKS = {
     "left_click": "click",

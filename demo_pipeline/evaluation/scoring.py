@@ -256,15 +256,15 @@ def interval(
     totals: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> tuple[float, float] | tuple[None, None]:
-    """Returns the 95 % interval of the mean score of a group of steps.
+    """Returns the 95 % confidence interval for the mean score in a group of steps.
 
     Both ends are None if the group has fewer than two tasks.
 
     Args:
         draws: see `task_draws`.
         tasks: numbers of the tasks in the group.
-        totals: sum of the scores of each of these tasks.
-        counts: number of steps of each of these tasks.
+        totals: for each of these tasks, the sum of its scores.
+        counts: for each of these tasks, the number of its steps.
     """
     if (counts > 0).sum() < 2:
         return None, None

@@ -101,7 +101,7 @@ def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
 
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
-    """Converts a node and those below it to the form of the log.
+    """Converts a node and the nodes below it to the form of the log.
 
     Args:
         value: the node in the form of UI Automation.

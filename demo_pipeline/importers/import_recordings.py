@@ -66,12 +66,12 @@ class ImportOutcome:
 
 
 def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yields the recordings below the given folders and those that the given files are part of.
+    """Yields the recordings below the given folders, and the recordings with the given files.
 
     A recording that is found twice is yielded once.
 
     Raises:
-        UnreadableSourceError: a path does not exist, or no recording is found for it.
+        UnreadableSourceError: a path does not exist, or no recording is found for this path.
     """
     seen: set[Path] = set()
     for path in paths:

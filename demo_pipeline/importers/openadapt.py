@@ -162,7 +162,7 @@ _X11_NAMES = _words("""
     XF86AudioLowerVolume=VolumeDown XF86AudioRaiseVolume=VolumeUp XF86AudioPlay=PlayPause
     XF86AudioNext=NextTrack XF86AudioPrev=PreviousTrack
 """)
-# On Linux KP_Enter and KP_Tab are recorded by these characters instead of their names.
+# On Linux the recorder logs KP_Enter and KP_Tab as these characters, not by their names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
 _DEAD_NAME = "dead_"  # start of the names of X11's dead keys
 # Highest key code of a key that types a character on macOS, except the keys of the keypad.

@@ -166,7 +166,7 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
     """Returns a frame's seconds in the video → its capture time, epoch milliseconds; ascending.
 
-    Frames whose capture time is not later than that of the frame before them are left out.
+    Frames that were not captured later than the frame before them are left out.
     """
     taken: dict[float, float] = {}
     latest = 0.0

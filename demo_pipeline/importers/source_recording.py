@@ -35,7 +35,7 @@ class SourceLine(NamedTuple):
 
 
 class VideoPart(NamedTuple):
-    """A video file; the video of a recording is one of them, or several in order.
+    """A video file. The video of a recording consists of one such file, or of several in order.
 
     Attributes:
         path: the file.

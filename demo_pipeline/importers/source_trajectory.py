@@ -43,7 +43,7 @@ _KEY_ALIASES = dict(pair.split("=") for pair in _ALIASES.split())
 
 
 def key_name(name: str, platform: str = "") -> str:
-    """Translates a key name of pyautogui, pynput or a browser to that of action.json.
+    """Translates a key name of pyautogui, pynput or a browser to the key name in action.json.
 
     Unknown names are returned in lower case. `cmd` is pynput's name for the Windows key on Windows
     and for Command on macOS.

@@ -13,7 +13,7 @@ from typing import Any
 from demo_pipeline.files.json_files import JsonFileError, load_json
 
 _YEAR_3000_MS = 32_503_680_000_000  # epoch milliseconds; times must be earlier
-_LONGEST_NAME = 255  # bytes; the longest name of a file that file systems allow
+_LONGEST_NAME = 255  # maximum length of a file's name in file systems, bytes
 _LARGEST = 1e20  # numbers must be smaller; nanoseconds of the year 3000 are 3e19
 
 
@@ -135,7 +135,7 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
 
 
 def file_name(value: Any) -> str:
-    """Returns the last part of a path of any system; empty if it cannot be the name of a file."""
+    """Returns the last part of a path from any system; empty if it is no possible file name."""
     name = PureWindowsPath(plain_text(value)).name
     try:
         is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME

@@ -78,7 +78,7 @@ def import_id(source: SourceFiles) -> str:
     """Returns the id of the demonstration that a recording becomes.
 
     If the source has no id, the result is the recording's name without e-mail addresses, and 8
-    hexadecimal digits of the hash of its logs. It does not depend on the path of the folder.
+    hexadecimal digits of a hash over the logs. The id does not depend on the path of the folder.
     """
     if source.id:
         return source.id

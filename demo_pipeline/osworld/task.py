@@ -143,8 +143,8 @@ class OsworldTask(Document):
     def members(self) -> dict[str, Any]:
         """Returns the keys and values to write, in the order of the file that was read.
 
-        The values are those of the file. If this task is a changed copy, the changed fields have
-        their new values.
+        The values come from the file. If this task is a changed copy, the changed fields have their
+        new values.
         """
         if self._raw is None:
             return super().members()

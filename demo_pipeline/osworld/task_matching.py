@@ -85,8 +85,8 @@ class TaskIndex:
     def match(self, meta: Meta) -> TaskMatch:
         """Finds the task of a demonstration: by an id in meta.json, else by its instruction.
 
-        Ids are the texts under the keys `id`, `…_id` and `…Id`, first those in the quest, then
-        those of meta.json itself.
+        Ids are the texts under the keys `id`, `…_id` and `…Id`: first in the quest, then in
+        meta.json itself.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:

@@ -1,7 +1,7 @@
 """Finds the private parts of a text by patterns, check digits, and the user's own lists.
 
 This module only returns spans; `redaction` decides whether a span is replaced. The patterns of
-service tokens are those of detect-secrets. Telephone numbers are recognised by phonenumbers
+service tokens come from detect-secrets. Telephone numbers are recognised by phonenumbers
 (libphonenumber's numbering plans), and check digits are verified by python-stdnum.
 """
 

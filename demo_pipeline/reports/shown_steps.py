@@ -130,7 +130,7 @@ def video_clip(video: Path, span: Span) -> Shown:
 
 
 def step_html(step: StepFiles, row: ProvenanceRow) -> str:
-    """Returns the HTML of a step: a title, its screenshot, and a table of facts about it."""
+    """Returns the HTML of a step: a title, the screenshot, and a table of facts about the step."""
     facts = {}
     if step.action.target_element:
         facts["target"] = step.action.target_element.role

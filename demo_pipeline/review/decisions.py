@@ -23,7 +23,8 @@ from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-_BOX_COLUMNS = ("target_x", "target_y", "target_width", "target_height")  # of provenance.parquet
+# Columns of provenance.parquet with the box of a target.
+_BOX_COLUMNS = ("target_x", "target_y", "target_width", "target_height")
 WHOLE = "all"
 """The key of `Decision.judged` in decisions about the whole demonstration."""
 MOST_TEXT = 10_000  # characters of a note or an instruction

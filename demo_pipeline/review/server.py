@@ -1,9 +1,9 @@
 """The server of the review page, which only answers requests from this machine.
 
 Checks and routes the requests. A page of another site can neither read nor write: each address
-contains a random token, the header `Host` must name this machine, and the header `Origin` must be
-that of the review page. `review_data` reads the data; `page.html`, `page.js` and `page.css` are the
-page itself.
+contains a random token, the header `Host` must name this machine, and the header `Origin` must name
+the review page. `review_data` reads the data; `page.html`, `page.js` and `page.css` are the page
+itself.
 """
 
 from functools import partial
@@ -46,7 +46,7 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 
 
 class Guard:
-    """Passes on the requests of the review page, and refuses those of other sites.
+    """Passes on the requests of the review page, and refuses the requests of other sites.
 
     Each answer gets headers that make browsers prevent pages of other sites from using the answer.
 

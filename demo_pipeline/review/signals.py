@@ -157,8 +157,8 @@ class Facts:
         inputs: pointer and keyboard events in time order.
         changes_ms: times of large changes of the screen, epoch milliseconds.
         words: all texts of the task, joined.
-        recorder_windows: words in titles of the recorder's windows, without those that the task
-            mentions.
+        recorder_windows: words in titles of the recorder's windows, without the words that the
+            task mentions.
         meta_s: duration in seconds, as meta.json says.
         video_ms: times of the first and the last frame, epoch milliseconds.
         clock_score: share of the pointer's moves that the video confirms; None: not measured.

@@ -248,7 +248,7 @@ def recorded_outcome(status: str | None, *, success: bool) -> str:
 
 
 def has_picture(row: ProvenanceRow) -> bool:
-    """Returns whether a step has a screenshot, either a frame of its video or an imported one."""
+    """Returns whether a step has a screenshot: a frame of the video, or an imported screenshot."""
     return row["pts"] is not None or row["reason_code"] == IMPORTED
 
 

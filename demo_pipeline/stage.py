@@ -177,7 +177,7 @@ class Stage(Generic[AnyInputs]):
     export: str = ""
 
     def output(self, demonstration: str) -> str:
-        """Returns the name in the store of the stage's output for a demonstration."""
+        """Returns the name under which the store keeps the stage's output for a demonstration."""
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:

@@ -179,9 +179,9 @@ def _without_altgr(names: Iterable[str]) -> list[str]:
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     """Finds presses of modifiers without a release, and the last time at which each has an effect.
 
-    The release of a press is missing if the log ends without it, or if a second press of the same
-    modifier follows that is no auto-repeat. The second press is no auto-repeat if another key was
-    pressed in between, or if more than `REPEAT_START_MS` passed.
+    The release of a press is missing if the log ends without it, or if the same modifier is pressed
+    again and this second press is no auto-repeat. The second press is no auto-repeat if another key
+    was pressed in between, or if more than `REPEAT_START_MS` passed.
 
     Returns:
         Line of the keydown → time of the last effect, epoch milliseconds.

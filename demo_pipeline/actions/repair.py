@@ -69,9 +69,9 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
 
     Some events are copies whatever the factor is, because no person is that fast: a second press of
     a button without a release in between, and a second release without a press. A second press of a
-    key is a copy only if releases of keys were doubled too, in the whole recording or at the end of
-    this press. Otherwise the second press is an auto-repeat, to which a stalled recorder gave a
-    wrong time.
+    key is a copy only if key releases were logged twice, too: either in the whole recording, or the
+    release that ends this press. Otherwise the second press is an auto-repeat with a wrong time,
+    because the recorder stalled.
 
     Args:
         inputs: in time order.

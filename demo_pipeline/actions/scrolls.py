@@ -435,10 +435,10 @@ class _DirectionPart:
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the events of `run`, which follow, and returns True; False: they are another scroll.
+        """Adds the events of `run` if they belong to the same scroll; returns whether they do.
 
-        The events of `run` are another scroll if they go in the opposite direction, and both parts
-        have at least half a notch.
+        The events of `run` come after the events of this part. They are another scroll if they go
+        in the opposite direction and both parts have at least half a notch.
         """
         is_small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
         if not is_small and (self.total > 0) != (run.total > 0):

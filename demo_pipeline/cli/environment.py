@@ -72,7 +72,7 @@ def usable_settings(*, anywhere: bool = False) -> Settings:
 
 
 def open_workspace() -> "Workspace":
-    """Opens the uploads and the store of the settings."""
+    """Opens the uploads and the store that the settings name."""
     from demo_pipeline.runs.workspace import Workspace
 
     return Workspace.open(usable_settings())

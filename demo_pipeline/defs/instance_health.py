@@ -19,8 +19,9 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
 STALE_RUN_SECONDS = 7200.0  # without an event for longer, a run hangs: no stage takes so long
-DAEMON_SECONDS = 300.0  # without a heartbeat for longer, the daemon is dead; the interval is 30 s
-LATE_TICKS = 10  # without an evaluation for more than so many of its intervals, a sensor is late
+# The daemon counts as dead if its last heartbeat is older. It sends one every 30 seconds.
+DAEMON_SECONDS = 300.0
+LATE_TICKS = 10  # a sensor is late if it was not evaluated for more than this many intervals
 _SENSOR_DAEMON = "SENSOR"
 _SENSORS = ("new_uploads", "rebuild_datasets", "tasks_changed")
 _QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)

@@ -151,8 +151,8 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     Args:
         model: the model.
         text: the JSON text.
-        key: if not empty, the model describes an object whose only key this is; the column
-            contains the value of the key.
+        key: if not empty, the column contains only a value, and the model describes the object
+            `{key: value}`.
     """
     try:
         value = parse_json(text, "the column")

@@ -74,7 +74,7 @@ _ROUNDING_MS = 1.0  # tolerance of comparisons: times of events are whole millis
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a transition for each step whose effect a screenshot shows.
 
-    Waits belong to the transition of the action before them, because their screenshot may be too
+    A wait belongs to the transition of the action before it: the screenshot of the wait may be too
     early to show the effect of that action. A step is left out as `hidden_after` if a hidden action
     follows it, and as `early_after` if the next screenshot is older than the end of the action.
     """

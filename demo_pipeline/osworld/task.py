@@ -60,7 +60,7 @@ def normalise_app(name: str) -> str:
 def _as_list(value: Any) -> Any:
     """Wraps a single object in a list; None and an empty object become an empty list.
 
-    OSWorld documents a single object, but its published files have lists.
+    The documentation of OSWorld describes one object, but the published files contain lists.
     """
     if not value and (value is None or isinstance(value, dict)):
         return []

@@ -233,8 +233,8 @@ def output_key_names() -> frozenset[str]:
 _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
-# Names that only the multiinput library has, which recorders on Windows use; then names that only
-# rdev has.
+# Names that occur only in the library multiinput, used by recorders on Windows. Then names that
+# occur only in rdev.
 _ONLY_WINDOWS = {*string.ascii_uppercase, *_DIGIT_WORDS} | _words("""
     LeftCtrl RightCtrl LeftAlt RightAlt Numlock Left Right Up Down Add Subtract Multiply Divide
     Decimal Separator BackTick Hash ForwardSlash Plus FullStop LeftSquareBracket
@@ -572,7 +572,7 @@ def _of_text(text: str) -> TypedCharacter:
     """Returns a text as typed character.
 
     The text is unreadable if a part of it could not be decoded. A text with a control character, or
-    with another code point that is no text, counts as no character.
+    with another code point that does not represent text, is not treated as a character.
     """
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE

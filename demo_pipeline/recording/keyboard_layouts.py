@@ -113,7 +113,7 @@ _US_INTL = CountryLayout(
     "",
     "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
 )
-# On Linux, some keys type other characters with AltGr than on Windows. With AltGr and Shift, seven
+# With AltGr, some keys type different characters on Linux and Windows. With AltGr and Shift, seven
 # more keys are dead keys; the characters of these seven keys are left out.
 _US_INTL_LINUX = replace(
     _US_INTL,

@@ -400,7 +400,7 @@ class ImportedTrajectory(DemonstrationOutput):
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Plans the published version again, so that the trajectory is never stale."""
+        """Returns the plan of the published version: the trajectory always fits its plan."""
         version = self.graph.required_version(self.name)
         return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
 

@@ -150,7 +150,7 @@ def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> b
 def folder_draft(dest: Path) -> Iterator[Path]:
     """Creates a draft folder next to `dest`, and renames it to `dest` if the block succeeds.
 
-    Drafts that killed processes have left next to `dest` are removed first.
+    First removes old drafts next to `dest`, which remain if a process was killed.
 
     Raises:
         StorageError: `dest` is not empty, or a file could not be written.

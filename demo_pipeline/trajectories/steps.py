@@ -455,7 +455,7 @@ class _RecordedFocus:
 
 
 def _has_focus(tree: _Row, canvas: Canvas) -> bool:
-    """Returns whether a scan after the press has the focus on the recorded screen."""
+    """Returns whether the focused element of a scan after a press is on the recorded screen."""
     if tree["target_method"] != "focused" or tree["target_id"] is None:
         return False
     return bool(

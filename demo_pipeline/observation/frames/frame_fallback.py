@@ -14,8 +14,9 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# The longest time from the newest candidate to the limit: the larger of the next two values. An
-# older frame says nothing about the screen at the limit, unless the video has no frame in between.
+# The longest time from the newest candidate to the limit: the larger of the next two values. A
+# candidate that is older does not show how the screen looked at the limit, unless the video has no
+# frame between this candidate and the limit.
 MAX_STALE_S = 0.5  # seconds; chosen, not measured
 MAX_STALE_FRAMES = 2  # frame distances; this value is the larger one if the frame rate is low
 

@@ -1,4 +1,4 @@
-"""Answers where the pointer was at a time, by the log, and when it started towards a target."""
+"""Finds in the log where the pointer was at a time, and when it started towards a target."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -36,7 +36,8 @@ _CHANGED = 12  # of 255; a sample that differs by more has changed
 _LEAST_ROWS = 24  # changed rows of samples, 48 video pixels; fewer are not a movement
 _LEAST_COLUMNS = 12  # changed columns of samples, 48 video pixels; fewer are not a movement
 _OVERLAP = 0.35  # share of the changed region that must be visible in both frames
-# Correlations of the content before the movement with the moved content after it:
+# Limits for the correlation of the content before the movement with the same content, shifted,
+# after the movement:
 _MATCH = 0.8  # least correlation
 _LEAD = 0.08  # least lead over the best correlation in the opposite direction
 _LEAD_OVER_REST = 0.05  # least lead over the correlation without movement

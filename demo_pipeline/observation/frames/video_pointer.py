@@ -70,7 +70,7 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer came to its place in the frame at `time`, video seconds."""
+        """Returns when the pointer arrived where the frame at `time` shows it; video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:

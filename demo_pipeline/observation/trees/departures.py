@@ -38,8 +38,8 @@ class Departure:
         windows: boxes of the windows in that scan.
         place: point of the press, event space; None: the action was no press.
         pressed_windows: boxes of the windows under that point.
-        window: box of a window. If this window is still on the screen after the action, it has the
-            keyboard. None: unknown.
+        window: box of the window that gets the keyboard input after the action, if the window is
+            still on the screen then. None: unknown.
     """
 
     end_ms: int

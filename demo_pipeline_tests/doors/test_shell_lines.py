@@ -147,8 +147,8 @@ def test_only_what_nobody_can_run_here_is_marked():
         "a foreign bucket": 15,
         "OSWorld": 6,
         "servers for several people": 3,
-        "hours": 3,  # the benchmarks and the exercises
+        "hours": 6,  # the benchmarks and the exercises
         "more than 1 GB": 1,
         "removes data": 4,
     }
-    assert Counter(line.when for line in lines) == {"suite": 62, "minutes": 29, "not run": 54}
+    assert Counter(line.when for line in lines) == {"suite": 62, "minutes": 29, "not run": 57}

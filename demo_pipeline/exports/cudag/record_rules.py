@@ -23,7 +23,6 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
 
 from demo_pipeline.desktopd.models import Text
 from demo_pipeline.exports.cudag.models import DRAG, ID_PATTERN, IMAGE_TOKEN, to_ru
@@ -118,29 +117,27 @@ _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 # The keys of metadata that must be [0, 0], by the number of coordinates in the calls: 0, 1, 2.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
-_DOCUMENTED = "documented"  # type of the errors whose message comes from the CUDAG document
 
 
-def _documented(message: str) -> PydanticCustomError:
-    """Returns an error whose message comes from the CUDAG document."""
-    return PydanticCustomError(_DOCUMENTED, "{message}", {"message": message})
+class _DocumentedError(ValueError):
+    """A field is invalid; the message comes from the CUDAG document and names the field."""
 
 
 def _image_path(path: str) -> str:
     """Accepts a path that stays in the folder `images/`."""
     if not path.startswith("images/"):
-        raise _documented(f"Invalid image path: {printable(path)} (must start with 'images/')")
+        raise _DocumentedError(f"Invalid image path: {printable(path)} (must start with 'images/')")
     if {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
-        raise _documented(f"Invalid image path: {printable(path)} (must stay in images/)")
+        raise _DocumentedError(f"Invalid image path: {printable(path)} (must stay in images/)")
     return path
 
 
 def _tolerance(value: Any) -> list[int]:
     """Accepts two integers that are not negative."""
     if not is_pair(value):
-        raise _documented("tolerance must be [tol_x, tol_y] array")
+        raise _DocumentedError("tolerance must be [tol_x, tol_y] array")
     if min(value) < 0:
-        raise _documented("tolerance must not be negative: no prediction is within it")
+        raise _DocumentedError("tolerance must not be negative: no prediction is within it")
     return value
 
 
@@ -274,12 +271,12 @@ def _parsed(model: type[DocumentT], value: object) -> DocumentT | list[CudagFaul
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        types = [details["type"] for details in error.errors(include_input=False)]
+        causes = [details.get("ctx", {}).get("error") for details in error.errors()]
         faults = []
-        for kind, (location, message) in zip(types, explain(error), strict=True):
+        for cause, (location, message) in zip(causes, explain(error), strict=True):
             code = _code(location)
             field = field_name(location) or "record"
-            text = message if kind == _DOCUMENTED else f"{field}: {message}"
+            text = message if isinstance(cause, _DocumentedError) else f"{field}: {message}"
             faults.append(CudagFault(code, text, _REMEDIES.get(code, "")))
         return faults
 

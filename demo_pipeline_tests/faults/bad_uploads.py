@@ -68,7 +68,8 @@ NAMES: dict[str, Callable[[Path], None]] = {
     "name-dash": _named("-upload"),
     "name-dots": _named("a..b"),
     "name-comma": _named("a,b"),
-    "name-case": _named("GOOD-1"),
+    "name-case": _named("TWIN"),
+    "name-other-case": _named("twin"),  # neither name is usable, because they differ only by case
     "name-hash": _named("#1"),
 }
 

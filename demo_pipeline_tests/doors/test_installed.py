@@ -55,7 +55,7 @@ def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_el
         page.goto(f"{address}/assets/trajectories?view=partitions")
         expect(page.get_by_text(SAMPLE).first).to_be_visible(timeout=PATIENCE)
         expect(page.get_by_text("1 partition", exact=False).first).to_be_visible(timeout=PATIENCE)
-        page.goto(f"{address}/locations/demo_pipeline/asset-groups/datasets")
+        page.goto(f"{address}/locations/demo_pipeline/asset-groups/demo_pipeline")
         expect(page.get_by_text("sft_samples").first).to_be_visible(timeout=PATIENCE)
     dev = project.type("timeout -s INT 60 dagster dev -m demo_pipeline.definitions --port 0")
     assert f'export DAGSTER_HOME="{project.root}/dagster"' in dev.output

@@ -25,7 +25,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -49,7 +48,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
     )
-    SIGNED: ClassVar[frozenset[str]] = frozenset()  # settings that may be negative
     # Settings that are not part of the fingerprint, because they do not change any output.
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     # Settings that are part of the fingerprint only if they differ from their default. They were
@@ -59,13 +57,6 @@ class Section(BaseModel):
     # fingerprint, so that outputs from before stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # the same for `UNHASHED` settings
-
-    @field_validator("*")
-    @classmethod
-    def _not_negative(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, int | float) and value < 0 and info.field_name not in cls.SIGNED:
-            raise ValueError("Input should be greater than or equal to 0")
-        return value
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 of the values, for the recipes of outputs that depend on them."""
@@ -184,7 +175,6 @@ NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 class DatasetSettings(Section):
     """Which demonstrations and steps the datasets contain, and how training files are written."""
 
-    SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset(
         {
@@ -193,7 +183,6 @@ class DatasetSettings(Section):
         }
     )
     REMOVED: ClassVar[Mapping[str, Any]] = {
-        "user": "demo-pipeline",
         "timestamp": "",  # the name of CUDAG's directory has the time of the newest recording
         "test_ratio": 0.1,
         "include_stale_trees": False,
@@ -202,6 +191,7 @@ class DatasetSettings(Section):
         "history_actions": 30,
         "sft_trees": "path",
         "embed_images": False,
+        "cudag_scroll_sign": "up",
         "cudag_pixels_per_notch": 100,
         "keep_previous": False,
     }
@@ -210,7 +200,6 @@ class DatasetSettings(Section):
         "include_unproven_clock": False,
     }
 
-    user: ClassVar[str] = "demo-pipeline"  # second part of the name of CUDAG's directory
     # A step is left out if a larger share of the actions before it is hidden. So at most a third of
     # a prompt's history has no screenshot.
     max_hidden_share: ClassVar[float] = 0.3
@@ -218,6 +207,7 @@ class DatasetSettings(Section):
     # A prompt describes so many last actions; of the actions before it only has the number. With a
     # screenshot of 2,700 tokens, it then fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
+    cudag_scroll_sign: ClassVar[str] = "up"  # direction of a scroll with positive `pixels`
     cudag_pixels_per_notch: ClassVar[int] = 100  # the distance that browsers scroll for a notch
 
     # Tolerances of CUDAG, in RU (thousandths of an axis), see docs/reference/output-formats.md.
@@ -240,6 +230,11 @@ class DatasetSettings(Section):
         "demonstrations",
         pattern=NAME_PART,
         description="first part of the name of CUDAG's directory",
+    )
+    user: str = Field(
+        "demo-pipeline",
+        pattern=NAME_PART,
+        description="user in the name of CUDAG's directory; its default names no person",
     )
     seed: int = Field(0, description="changes the hash that assigns task groups to splits")
     train_ratio: float = Field(
@@ -315,9 +310,6 @@ class DatasetSettings(Section):
         False,
         description="messages: write a line `Action: …` before the calls, for OSWorld's Qwen3-VL "
         "agent",
-    )
-    cudag_scroll_sign: Literal["up", "down"] = Field(
-        "up", description="direction of a scroll with positive `pixels`"
     )
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels",

@@ -159,7 +159,7 @@ class TestFingerprint:
             DatasetSettings(image_mode="copy"),
             DatasetSettings(license="cc-by-4.0"),
             DatasetSettings(action_line=True),
-            DatasetSettings(cudag_scroll_sign="down"),
+            DatasetSettings(user="mike"),
             DatasetSettings(cudag_scroll_unit="notches"),
             DatasetSettings(include_avoidable_leaks=True),
             DatasetSettings(include_unavoidable_leaks=False),

@@ -75,10 +75,8 @@ def scroll_rule(settings: DatasetSettings) -> str:
     unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
     if settings.cudag_scroll_unit == "notches":
         unit = "it counts notches of the wheel, not pixels"
-    positive = settings.cudag_scroll_sign
-    negative = "down" if positive == "up" else "up"
     return (
-        f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
+        "`pixels` is positive to scroll up and negative to scroll down;"
         f" for hscroll it is positive to the right and negative to the left; {unit}"
     )
 

@@ -254,24 +254,10 @@ class WheelUnits:
     """The meaning of `pixels` in the scrolls of a dataset.
 
     Attributes:
-        positive: the direction of positive numbers in `scroll`.
         units_per_notch: the number of `pixels` for one notch of the wheel.
     """
 
-    positive: Literal["up", "down"] = "up"
     units_per_notch: int = 100
-
-    def sign(self, name: str) -> int:
-        """Returns the factor, 1 or -1, that converts the sign of our numbers to that of `pixels`.
-
-        Our numbers are positive for up and right.
-
-        Args:
-            name: `scroll` or `hscroll`; the factor can be -1 only for `scroll`.
-        """
-        if name == "scroll" and self.positive == "down":
-            return -1
-        return 1
 
 
 def write_calls(
@@ -309,7 +295,7 @@ def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tupl
             return move, ToolCall("left_click_drag", at)
         case "scroll":
             name, sign = wheel_turn(call.direction)
-            pixels = call.amount * wheel.units_per_notch * sign * wheel.sign(name)
+            pixels = call.amount * wheel.units_per_notch * sign
             return (ToolCall(name, {**at, "pixels": pixels}),)
     name = _NAMES.get((call.button, call.clicks), f"{call.button}_click")
     return (ToolCall(name, at),)
@@ -467,7 +453,7 @@ def _action_call(tool_call: ToolCall, wheel: WheelUnits, screen: Pixel) -> Actio
                 raise AnswerFormatError("a scroll is out of range")
             if units == 0:
                 return replace(call, does="")
-            direction = wheel_direction(name, units * wheel.sign(name))
+            direction = wheel_direction(name, units)
             amount = max(1, round(abs(units) / wheel.units_per_notch))
             return replace(call, direction=direction, amount=amount)
     button, clicks = _CLICKS.get(name, ("left", 1))

@@ -362,16 +362,15 @@ def test_markers_are_escaped_and_counted(tmp_path):
     assert validate_cudag(out) == []
 
 
-def test_the_scroll_sign_is_a_setting_shown_in_prompt_and_config(tmp_path):
-    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down"})
+def test_positive_pixels_scroll_up_and_prompt_and_config_say_so(tmp_path):
     scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
-    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], TRAIN)
     (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
-    assert call.arguments["pixels"] == 200
+    assert call.arguments["pixels"] == -200
     config = json.loads((out / "config.json").read_text())
-    assert config["scroll"]["positive"] == "down"
-    assert config["system_prompt"] == system_prompt(down)
-    assert "positive to scroll down" in config["system_prompt"]
+    assert config["scroll"]["positive"] == "up"
+    assert config["system_prompt"] == system_prompt(TRAIN)
+    assert "positive to scroll up" in config["system_prompt"]
     assert "1000 x 1000" in config["system_prompt"]
 
 
@@ -407,6 +406,9 @@ def test_the_directory_is_named_after_the_newest_recording_that_takes_part(tmp_p
     ]
     chosen = DatasetSettings(name_prefix="calendar")
     assert dataset_directory_name(demos, chosen) == "calendar--demo-pipeline--20251203_123456"
+    assert dataset_directory_name(demos, DatasetSettings(name_prefix="calendar", user="mike")) == (
+        "calendar--mike--20251203_123456"
+    )
     out, _ = build(tmp_path, demos)
     generated = json.loads((out / "config.json").read_text())["generated_at"]
     assert generated == "2025-12-03T12:34:56Z"

@@ -71,14 +71,14 @@ DRAFT_EXCLUSIONS = (  # reasons for which `record_drafts` leaves out a step or t
 )
 DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
     *(*STEP_SETTINGS, "prompt_style"),
-    *("cudag_scroll_sign", "cudag_scroll_unit", "max_pixels"),
+    *("cudag_scroll_unit", "max_pixels"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
 )
 
 
 def wheel_units(settings: DatasetSettings) -> WheelUnits:
     """Returns the meaning of `pixels` in scrolls, as the settings choose it."""
-    return WheelUnits(settings.cudag_scroll_sign, units_per_notch(settings))
+    return WheelUnits(units_per_notch(settings))
 
 
 def tool_calls(

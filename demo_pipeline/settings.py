@@ -1,12 +1,12 @@
 """The settings: paths and thresholds that users can change, and some constants of stages.
 
 A setting is read from the environment (`DEMO_PIPELINE_STORE`,
-`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), else from a TOML file (`DEMO_PIPELINE_CONFIG`,
-default `demo_pipeline.toml` in the project root), else it is its default. A name that is not a
-setting is an error, in the environment and in the file.
+`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), otherwise from a TOML file. The file is
+`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another. If neither
+has the setting, its default applies. Unknown names in the environment or in the file are errors.
 
-Class variables of a section are constants with their unit and origin; other constants are in the
-module that uses them.
+The class variables of a section are constants, with their unit and origin. Other constants are in
+the module that uses them.
 """
 
 import difflib
@@ -41,8 +41,8 @@ PREFIX = "DEMO_PIPELINE_"  # start of the names of all environment variables
 class Section(BaseModel):
     """A group of settings on which the output of a stage depends.
 
-    The fingerprint of the section is part of the stage's recipe: a stage is built again if it
-    changes.
+    The fingerprint of the section is part of the stage's recipe. If the fingerprint changes, the
+    stage is built again.
     """
 
     model_config = ConfigDict(
@@ -51,12 +51,12 @@ class Section(BaseModel):
     # Settings that are not part of the fingerprint, because they do not change any output.
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     # Settings that are part of the fingerprint only if they differ from their default. They were
-    # added later, and outputs from before must stay up to date.
+    # added later, and older outputs must stay up to date.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    # Settings of earlier versions → the value that now always holds. It is still part of the
-    # fingerprint, so that outputs from before stay up to date.
+    # Removed settings → the value that is now fixed. The value is still part of the fingerprint,
+    # so that older outputs stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
-    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # the same for `UNHASHED` settings
+    REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # removed settings that were `UNHASHED`
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 of the values, for the recipes of outputs that depend on them."""
@@ -67,7 +67,7 @@ class Section(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-# Removed settings → what replaces them; other removed settings have only a value that now holds.
+# Removed settings → replacement. Other removed settings have no replacement, only a fixed value.
 _INSTEAD = {
     "datasets.test_ratio": "test gets the share that train_ratio and val_ratio leave",
     "execution.screens_in_reports": "`demo-pipeline report --no-screens` leaves screens out",
@@ -76,7 +76,7 @@ _INSTEAD = {
 
 
 def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
-    """Yields a sentence for each name that is not a setting, with the most similar setting.
+    """Yields a sentence for each name that is not a setting; it suggests the most similar setting.
 
     Args:
         names: names in the environment and the file, in the form `name` or `section.name`.
@@ -101,7 +101,7 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
 
 
 def _both(name: str) -> str:
-    """Returns the name of a setting in the file, followed by that in the environment."""
+    """Returns the name of a setting in the file, followed by its name in the environment."""
     return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"
 
 
@@ -119,12 +119,15 @@ BUILT_IN_EXPORTS = (
     "agentnetbench",
 )
 EXPORTS_GROUP = "demo_pipeline.exports"
-"""Group of entry points with which other packages provide exports: name → `module:FORM`."""
+"""Name of the entry point group with which other packages provide exports.
+
+An entry point maps the name of the export to `module:FORM`.
+"""
 EXPORT_NAME = r"[a-z][a-z0-9_]*"
 
 
 class OwnExportError(ValueError):
-    """An export that another installed package provides cannot be used; the message says why."""
+    """Raised if an export from another installed package cannot be used; the message says why."""
 
 
 def package_of(export: EntryPoint) -> str:
@@ -167,8 +170,8 @@ def _existing_export(name: str) -> str:
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
-_ROUNDING = 1e-9  # by which the sum of two ratios may be above 1
-# Pattern of a part of a name. It does not allow `--`, which is written between the parts.
+_ROUNDING = 1e-9  # tolerance for rounding: the sum of two ratios may exceed 1 by this
+# Pattern of a part of a directory's name. It forbids `--`, because `--` separates the parts.
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 
 
@@ -183,7 +186,7 @@ class DatasetSettings(Section):
         }
     )
     REMOVED: ClassVar[Mapping[str, Any]] = {
-        "timestamp": "",  # the name of CUDAG's directory has the time of the newest recording
+        "timestamp": "",  # the directory's name now contains the time of the newest recording
         "test_ratio": 0.1,
         "include_stale_trees": False,
         "max_hidden_share": 0.3,
@@ -200,22 +203,24 @@ class DatasetSettings(Section):
         "include_unproven_clock": False,
     }
 
-    # A step is left out if a larger share of the actions before it is hidden. So at most a third of
-    # a prompt's history has no screenshot.
+    # A step is left out if a larger share of the actions before it has no screenshot.
     max_hidden_share: ClassVar[float] = 0.3
-    min_steps: ClassVar[int] = 3  # of a trajectory with hidden actions; shorter ones are left out
-    # A prompt describes so many last actions; of the actions before it only has the number. With a
-    # screenshot of 2,700 tokens, it then fits into the 8,192 tokens that the guides recommend.
+    # A trajectory with hidden actions is left out if it has fewer steps than this.
+    min_steps: ClassVar[int] = 3
+    # Number of previous actions that a prompt describes; older actions are only counted. A prompt
+    # with a screenshot of 2,700 tokens then fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
     cudag_scroll_sign: ClassVar[str] = "up"  # direction of a scroll with positive `pixels`
-    cudag_pixels_per_notch: ClassVar[int] = 100  # the distance that browsers scroll for a notch
+    cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
 
-    # Tolerances of CUDAG, in RU (thousandths of an axis), see docs/reference/output-formats.md.
+    # Tolerances of coordinates in the export `cudag`, in RU: thousandths of the width or height.
+    # They are explained in docs/reference/output-formats.md.
     tolerance_min: ClassVar[int] = 1
     tolerance_max: ClassVar[int] = 50
-    default_tolerance: ClassVar[int] = 10  # of a point without a target
+    default_tolerance: ClassVar[int] = 10  # for a point without a target element
     scroll_tolerance: ClassVar[int] = 50
-    drag_tolerance: ClassVar[int] = 5  # of both ends of a drag
+    drag_tolerance: ClassVar[int] = 5  # for both ends of a drag
+
     grounding_min_side: ClassVar[int] = 8  # pixels; narrower or lower elements are left out
     grounding_per_screen: ClassVar[int] = 10  # maximum number of elements per screenshot
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale; 100 is best
@@ -326,12 +331,12 @@ class DatasetSettings(Section):
 
     @property
     def test_ratio(self) -> float:
-        """The share of the task groups that go to the test split."""
+        """The share of task groups that go to the test split."""
         return round(1 - self.train_ratio - self.val_ratio, 9)
 
 
 class HubSettings(Section):
-    """The layout that `demo-pipeline export --hub-layout` writes for the Hugging Face Hub."""
+    """Settings of the layout for the Hugging Face Hub (`demo-pipeline export --hub-layout`)."""
 
     max_shard_bytes: ClassVar[int] = 500_000_000  # largest size of a Parquet file
 
@@ -349,8 +354,8 @@ SETTINGS_FILE = "demo_pipeline.toml"
 def project_root() -> Path:
     """Returns the folder of the project.
 
-    It is the current folder or the nearest folder above it that has a settings file; else the
-    checkout from which this package runs; else the current folder.
+    The project is the current folder or its nearest parent with a settings file. Without a settings
+    file, it is the checkout from which this package runs, or otherwise the current folder.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -370,7 +375,8 @@ def is_project() -> bool:
 def project_home() -> Path:
     """Returns the folder in which Dagster records runs unless DAGSTER_HOME is set.
 
-    It is `dagster/` in a project that `demo-pipeline init` created, else the project's folder.
+    It is `dagster/` in a project that `demo-pipeline init` created, and otherwise the project's
+    folder.
     """
     created_by_init = project_root() / "dagster"
     if (created_by_init / "dagster.yaml").is_file():
@@ -379,7 +385,7 @@ def project_home() -> Path:
 
 
 def dagster_home() -> Path:
-    """Returns the folder in which Dagster records runs."""
+    """Returns the folder in which Dagster records runs: DAGSTER_HOME or `project_home`."""
     return Path(os.environ.get("DAGSTER_HOME") or project_home()).expanduser().absolute()
 
 
@@ -388,7 +394,7 @@ def _in_data(name: str, description: str) -> Any:
 
 
 class RecordingSettings(Section):
-    """The limits of recordings: larger ones are rejected before they cost memory and time."""
+    """The limits of recordings. Larger recordings are rejected before they are decoded."""
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "max_video_pixels": 7680 * 4320,
@@ -399,31 +405,31 @@ class RecordingSettings(Section):
 
 
 class ActionSettings(Section):
-    """How raw input becomes actions, which Training Gym calls Event Processing."""
+    """How raw input events become actions. Training Gym calls this Event Processing."""
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "split_typing_at_pauses": False,
         "click_radius_px": 5.0,
         "pause_ms": 2000,
     }
-    # Largest distance between press and release of a click, screen pixels at scale 1; a longer one
-    # is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
+    # Largest distance between press and release of a click, in screen pixels at scale 1. A longer
+    # movement is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # A longer time without input, except small movements of the pointer, is a pause. A person who
-    # reads a screen takes longer; a person who continues to type or click does not.
+    # A longer time without input is a pause, even if the pointer moves a little. Reading a screen
+    # takes longer than this; continuing to type or click does not.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
-    # A longer gap between presses of a navigation key starts a new action, because the person had
-    # time to look. Repeated tapping is faster; seeing and deciding takes about so long.
+    # A longer gap between presses of a navigation key starts a new action. Repeated tapping is
+    # faster, and a person needs about this time to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
-    pointer_rest_ms: ClassVar[int] = 300  # a pointer that rests so long has ended its movement
+    pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
     # Longest time between an event and its copy, if a recorder's hooks log an event twice.
     duplicate_window_ms: ClassVar[int] = 3
-    macos_pixels_per_notch: ClassVar[int] = 100  # logged by macOS for a notch of the wheel
-    drag_path_points: ClassVar[int] = 64  # most points of a drag's path that are stored
+    macos_pixels_per_notch: ClassVar[int] = 100  # macOS logs this delta for a notch
+    drag_path_points: ClassVar[int] = 64  # maximum number of points stored for a drag's path
 
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder; left out at the end of a recording"
@@ -439,7 +445,7 @@ class ActionSettings(Section):
 
 
 class ObservationSettings(Section):
-    """How the frame and the tree of a step are chosen."""
+    """How the video frame and the UI tree for each step are selected."""
 
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
@@ -449,7 +455,7 @@ class ObservationSettings(Section):
 
 
 class ScreenshotSettings(Section):
-    """Which images are stored in addition to the screenshots on the canvas."""
+    """Which images are stored in addition to the screenshots in canvas size."""
 
     native: bool = Field(
         False,
@@ -461,16 +467,17 @@ class ScreenshotSettings(Section):
 class TrajectorySettings(Section):
     """How observations and actions become an OSWorld-Desktopd trajectory."""
 
-    easy_steps: ClassVar[int] = 5  # most steps of an easy task
-    medium_steps: ClassVar[int] = 15  # most steps of a medium task; tasks with more are hard
+    easy_steps: ClassVar[int] = 5  # maximum number of steps of an easy task
+    medium_steps: ClassVar[int] = 15  # maximum number for a medium task; tasks with more are hard
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "max_avoidable_leak_rate": 0.02,
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # The check `leak_rate` warns if a larger share of the pointing actions has an avoidable leak
-    # (first limit) or any leak (second limit). The sample recordings have 0 and 0.07.
+    # The check `leak_rate` warns if a larger share of the pointing actions has a leak: the
+    # screenshot shows the pointer at the target. The first limit is for leaks that an earlier frame
+    # would avoid, the second for all leaks. The sample recordings have 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 
@@ -530,7 +537,7 @@ class PrivacySettings(Section):
 
     @property
     def reads_pictures(self) -> bool:
-        """Whether text in screenshots must be read: whether any private data must be removed."""
+        """Whether text in screenshots must be read, because some private data must be removed."""
         return {"redact", "drop"} & {self.policy, *self.kinds.values()} != set()
 
     @field_validator("expressions")
@@ -547,7 +554,7 @@ class PrivacySettings(Section):
 class DiscoverySettings(Section):
     """How sensors notice new uploads."""
 
-    # New trajectories wait at most so long for others before the datasets are built.
+    # Longest time for which new trajectories wait for further ones before the datasets are built.
     max_dataset_age_seconds: ClassVar[float] = 900
 
     stable_seconds: float = Field(
@@ -577,7 +584,7 @@ class ExecutionSettings(Section):
 
 
 class Settings(BaseSettings):
-    """All settings; the module's docstring says where their values come from."""
+    """All settings. The docstring of the module says where their values come from."""
 
     model_config = SettingsConfigDict(
         frozen=True,

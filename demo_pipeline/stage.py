@@ -1,7 +1,7 @@
 """The types that declare a stage: its inputs, its build function, its checks, and its description.
 
-A stage is either of a demonstration (it runs once for each) or of a dataset. Each stage is declared
-once, in the package of its subject, and listed in `runs/stages.py`.
+A stage either processes a single demonstration, and runs for each, or builds a dataset from all of
+them. Each stage is declared once, in the package of its subject, and listed in `runs/stages.py`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-RECORDS = "records"  # the stage of a demonstration whose outputs datasets are built from
+RECORDS = "records"  # name of the stage from whose outputs datasets are built
 # Names of Dagster's jobs.
 DEMONSTRATION_JOB = "process_demonstration"
 DATASETS_JOB = "build_datasets"
@@ -26,13 +26,13 @@ PROCESS_MANY = "process_many"
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The inputs of a build or a check; subclasses add those of their kind of stage.
+    """The inputs of a build or a check. Subclasses add inputs for their kind of stage.
 
     Attributes:
         settings: all settings.
         folders: name of an input → folder with its content, for the inputs that were built. The
-            name is that of a stage of a demonstration, or of the output of a dataset.
-        source: the value of the stage's `SourceInput`; None: it has none.
+            name is that of a demonstration's stage, or of a dataset's output.
+        source: the value of the stage's `SourceInput`; None if the stage has no such input.
     """
 
     settings: Settings
@@ -62,11 +62,12 @@ class Check(Generic[AnyInputs]):
 
     Attributes:
         name: the check's name in the UI.
-        description: one sentence: what it verifies.
-        run: reads the output's folder and returns the problems; errors make the check fail.
-        blocking: if the check fails, the output is not published.
-        compared: keys of the output's summary whose numbers tell how much was compared. The value
-            of a key is a number, or a mapping with numbers.
+        description: a sentence that says what the check verifies.
+        run: reads the output's folder and returns the problems. The check fails if a problem is an
+            error.
+        blocking: whether a failure of the check prevents the publication of the output.
+        compared: keys of the output's summary that count the compared items. The value of a key is
+            a number, or a mapping to numbers.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Check(Generic[AnyInputs]):
     compared: tuple[str, ...] = ()
 
     def counts(self, summary: Summary) -> dict[str, int]:
-        """Returns key in `compared` → number of compared items of an output with this summary."""
+        """Returns each key in `compared` with its number of items, for an output's summary."""
         counts = dict[str, int]()
         for name in self.compared:
             value = summary.get(name, 0)
@@ -89,7 +90,7 @@ class Check(Generic[AnyInputs]):
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """Joins several functions for `Check.run` into one, which returns the problems of all."""
+    """Joins functions for `Check.run` into a function that returns the problems of all."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 
@@ -101,13 +102,14 @@ class ValidatedFormat:
         name: the value of `--kind`.
         files: names of files and folders in a folder of this format. A folder is recognised as the
             format of which it has the largest share of these names.
-        validate: returns the problems of a path.
-        decisive: one of `files` is enough to recognise the format.
-        recognises: decides about a folder that has none of the `files` of any format; None: such a
-            folder is not in this format.
-        file_suffix: a single file with this suffix is in this format; empty: no single file is.
-        line_key: a key that only lines of this format have, to recognise a JSON Lines file; empty:
-            no JSON Lines file is in this format.
+        validate: returns the problems of a file or folder.
+        decisive: whether a single name of `files` is enough to recognise the format.
+        recognises: returns whether a folder has this format although it contains none of the
+            `files` of any format. If None, such a folder never has this format.
+        file_suffix: a single file with this suffix has this format. If empty, no single file has
+            this format.
+        line_key: a key that only lines of this format have; a JSON Lines file is recognised by this
+            key. If empty, no JSON Lines file has this format.
     """
 
     name: str
@@ -120,15 +122,15 @@ class ValidatedFormat:
 
 
 class Need(StrEnum):
-    """An additional need of a stage, which a run satisfies.
+    """An input or condition that a stage needs in addition to its `inputs`.
 
     Attributes:
         UPLOADS: the stage reads the uploaded files.
         TASK: the stage reads the matching OSWorld task, as `Inputs.source`.
-        EXPORTS: the stage runs after all training exports and reads their published outputs; it
+        EXPORTS: the stage runs after all training exports and reads their published outputs. It
             also runs if an export fails.
-        LINKS: the stage's output links the exact versions of the trajectories that it was built
-            from.
+        LINKS: the stage's output contains links to the exact versions of the trajectories from
+            which it was built.
         VIEWS: the stage reads the definitions of all views over the store.
     """
 
@@ -145,21 +147,22 @@ class Stage(Generic[AnyInputs]):
 
     Attributes:
         name: name of the stage and of its asset.
-        folder: folder in the store. Outputs of a demonstration are `<folder>/<demonstration>`. Of a
-            dataset, it is the output itself, or contains its outputs.
-        description: what it writes, for the UI.
+        folder: folder in the store. The output for a demonstration is `<folder>/<demonstration>`.
+            The folder of a dataset stage is the output itself, or contains the outputs.
+        description: says in the UI what the stage writes.
         kinds: tags of the asset in the UI.
-        code_version: increased whenever the code writes other bytes for the same inputs.
-        build: writes the output into a folder, returns its summary.
-        checks: checks of the output, in order. For a dataset, no check runs after a failed blocking
-            one.
-        inputs: names of the stages whose outputs it reads.
-        section: returns the settings that its output depends on; None: it depends on no setting.
-        columns: schema of its main table; None: it has none.
+        code_version: to be increased whenever the code writes different bytes for the same inputs.
+        build: writes the output into a folder, and returns the output's summary.
+        checks: checks of the output, in order. If a blocking check of a dataset fails, the checks
+            after it do not run.
+        inputs: names of the stages whose outputs the stage reads.
+        section: returns the settings on which the output depends; None if no setting matters.
+        columns: schema of the output's main table; None if the output has no table.
         source: reads the `SourceInput` from a `Workspace`. For a stage of a demonstration, further
-            arguments are the id and the versions of the inputs by stage. None: there is none.
-        needs: its additional needs.
-        export: name of the training export in `datasets.exports`; empty: it is not an export.
+            arguments are the id, and the versions of the inputs by stage. None if the stage has no
+            `SourceInput`.
+        needs: additional needs of the stage.
+        export: name of the training export in `datasets.exports`; empty if the stage is no export.
     """
 
     name: str
@@ -181,7 +184,7 @@ class Stage(Generic[AnyInputs]):
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:
-        """Returns the fingerprint of the settings that the output depends on; empty: of none."""
+        """Returns the fingerprint of the settings on which the output depends; empty if none do."""
         return self.section(settings).fingerprint() if self.section else ""
 
     @property
@@ -191,27 +194,30 @@ class Stage(Generic[AnyInputs]):
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Keys of a dataset's summary that count its content; empty: `run` does not list it."""
+        """Keys of a dataset's summary that count its content.
+
+        If there are no keys, `run` does not list the dataset.
+        """
         return self.checks[0].compared if self.reads_trajectories else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingExport(Generic[AnyInputs]):
-    """A training export: a stage of a dataset, and declarations that only exports have.
+    """A training export: the stage that builds the dataset, and declarations only for exports.
 
     Attributes:
         stage: the export's stage, which is built only if `datasets.exports` contains `name`.
         name: name in `datasets.exports`, and for `--kind` of `validate`.
-        kept: name of the file with the records of a demonstration, from which the export is put
-            together; empty: there is no such file.
+        kept: name of the file that keeps the export's records of a single demonstration. The
+            dataset is assembled from these files. Empty if there is no such file.
         validated_as: how `demo-pipeline validate` recognises and validates the output.
         hub_tables: the `HubTable`s in the layout for the Hugging Face Hub.
         views: the `View`s over the output's Parquet files, for `demo-pipeline stats`.
-        subfolder: returns the output's name below the stage's folder; None: the folder is the
-            output.
-        replaces: selects, from the names of the stage's published outputs (third argument), those
-            that a new output (its name is the second argument) replaces. They are unpublished once
-            the new output is published. None: no output is replaced.
+        subfolder: returns the output's name below the stage's folder. If None, the folder itself is
+            the output.
+        replaces: returns the published outputs that a new output replaces. They are unpublished
+            once the new output is published. The arguments are the inputs, the name of the new
+            output, and the names of the stage's published outputs. If None, no output is replaced.
     """
 
     stage: Stage[AnyInputs]

@@ -1,8 +1,8 @@
 """Imports trajectories that other tools wrote, without a recording.
 
-An imported trajectory is published as an output of the stage `trajectories`. Its recipe names the
-files that it was made from. It has no outputs of the stages before `trajectories`. The outputs of
-the later stages, such as its records, are built at the import, and `run` keeps them up to date.
+An imported trajectory is published as an output of the stage `trajectories`. The recipe stored with
+the output names the source files. The earlier stages have no outputs for such a demonstration. The
+import builds the outputs of the later stages, such as records, and `run` keeps them up to date.
 """
 
 import json
@@ -57,21 +57,22 @@ from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MAX_PROBLEMS = 3  # problems that a rejected import names; further ones are only counted
+_MAX_PROBLEMS = 3  # problems listed for a rejected import; the others are only counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportInputs(Inputs):
-    """The inputs of the import of a trajectory.
+    """The inputs for importing a trajectory.
 
     Attributes:
         importer: the importer for the tool that wrote the source.
         source_files: the files of the source.
-        source: the parsed trajectory; None for an OSWorld-Desktopd trajectory, which is copied.
-        key: the id of the demonstration that the trajectory becomes.
-        given: facts that the user gave by options of the command or in import.json.
+        source: the parsed trajectory. None for an OSWorld-Desktopd trajectory: its files are copied
+            instead.
+        key: the id of the new demonstration.
+        given: facts from the user, given as command-line options or in import.json.
         assignment: the task.
-        match: the task of the OSWorld benchmark that matches.
+        match: the matching task of the OSWorld benchmark, or why there is no match.
     """
 
     importer: Importer
@@ -110,7 +111,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
     folder=TRAJECTORIES_STAGE.folder,
     description=TRAJECTORIES_STAGE.description,
     kinds=TRAJECTORIES_STAGE.kinds,
-    code_version="imported-3",  # raise it whenever the code writes other bytes
+    code_version="imported-3",  # increase whenever the code writes different bytes
     inputs=(),
     build=_build,
     checks=(
@@ -124,7 +125,7 @@ _IMPORT_STAGE: Stage[_ImportInputs] = Stage(
 
 
 class _TrajectoryImport(Output[_ImportInputs]):
-    """The output that an imported trajectory becomes."""
+    """Builds the `trajectories` output of an imported trajectory."""
 
     def __init__(
         self,
@@ -179,10 +180,10 @@ class _TrajectoryImport(Output[_ImportInputs]):
 
 
 def renew_catalog(workspace: Workspace) -> None:
-    """Builds the catalog of OSWorld tasks, so that imported trajectories are matched with it.
+    """Builds the catalog of OSWorld tasks, with which imported trajectories are matched.
 
-    Without task files it does nothing. If the catalog cannot be built, the earlier one stays, and
-    `run` reports the reason.
+    Does nothing if the folder of task files is missing. If the catalog cannot be built, the
+    previous catalog is kept, and `run` reports the reason.
     """
     if workspace.tasks.is_dir():
         graph = Graph(workspace)
@@ -252,14 +253,19 @@ def _refused(place: Path, *sentences: str) -> ImportOutcome:
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
-    """Returns the ids of imported trajectories. `recorded`: ids of uploads, which are left out."""
+    """Returns the ids of imported trajectories, sorted.
+
+    Args:
+        workspace: the workspace.
+        recorded: ids of uploaded recordings, which are not imports.
+    """
     outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
     others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
     return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]
 
 
 def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:
-    """Builds the stages after an imported trajectory that are not up to date."""
+    """Builds the later stages of an imported trajectory whose outputs are not up to date."""
     graph = Graph(workspace)
     version = graph.published(TRAJECTORIES_STAGE.output(key))
     summary = version.manifest.summary if version is not None else {}
@@ -285,7 +291,7 @@ def _require_valid(folder: Path, key: str) -> None:
 
 
 def _copied_meta(folder: Path) -> Meta:
-    """Returns the task of an OSWorld-Desktopd trajectory, in the form that recordings have."""
+    """Returns the task of an OSWorld-Desktopd trajectory as the meta file of a recording."""
     task = read_trajectory(folder).task
     return _meta(task.instruction, task.application, task.osworld_task_id)
 
@@ -293,7 +299,7 @@ def _copied_meta(folder: Path) -> Meta:
 def _source_meta(
     workspace: Workspace, source_files: SourceFiles, source: SourceTrajectory, given: Given
 ) -> Meta:
-    """Returns the task of a trajectory of another tool.
+    """Returns the task of another tool's trajectory as the meta file of a recording.
 
     Raises:
         UnreadableSourceError: neither the user, nor the source, nor the benchmark names the task.

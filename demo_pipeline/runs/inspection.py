@@ -1,7 +1,8 @@
 """Writes the text of `demo-pipeline inspect`: timeline, steps and datasets of a demonstration.
 
 The text is made from the committed tables and does not contain typed characters. The timeline lists
-the actions, the repairs of the log, the rejected lines, and the number of lines per use.
+the actions, the repairs of the log and the rejected lines. It also counts the log lines that became
+actions, were ignored or were rejected.
 """
 
 import difflib
@@ -60,7 +61,7 @@ _FLAGS = {
     "key_held": "drags with another key held than a modifier: the action does not name it",
     "end_points_only": "drags without logged moves: only start and end are known",
 }
-_MAX_REJECTED = 20  # rejected lines that are printed
+_MAX_REJECTED = 20  # maximum number of rejected lines that are printed
 
 
 def timeline_lines(
@@ -71,7 +72,8 @@ def timeline_lines(
     Args:
         events_folder: the output of the stage `events`.
         actions_folder: the output of the stage `actions`.
-        manifest: the manifest of the recording. The `timestamp` in meta.json is second 0.
+        manifest: the manifest of the recording. Seconds are counted from the `timestamp` in
+            meta.json.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
@@ -261,7 +263,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
 
     Args:
         trajectory: the folder of the trajectory.
-        shown: the path of the folder to show to people.
+        shown: the path that the output prints for the folder.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)
@@ -340,7 +342,10 @@ def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
 
 
 def quarantine_lines(store: Store, demonstration: str) -> Iterator[str]:
-    """Yields why a demonstration is quarantined and what to do; nothing if it is not."""
+    """Yields lines that say why a demonstration is quarantined and what to do.
+
+    Yields nothing if the demonstration is not quarantined.
+    """
     record = read_quarantine(store, demonstration)
     if record is not None:
         yield f"{demonstration} is quarantined in {record.stage}:"

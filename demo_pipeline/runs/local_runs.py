@@ -1,7 +1,7 @@
-"""Executes Dagster runs in worker processes of this machine, for a command or for many uploads.
+"""Executes Dagster runs in worker processes on this machine.
 
-This process sends tasks to the workers, and reads the results of demonstrations from the store.
-Only the workers import Dagster, because the import takes a second.
+The process of the command sends tasks to the workers, and reads the results of demonstrations from
+the store. Only the workers import Dagster, because the import takes a second.
 """
 
 import logging
@@ -36,9 +36,10 @@ class WorkerTask:
         kind: `prepare` registers demonstrations as partitions and closes the runs of killed
             processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job of
             datasets. `cancel` closes the runs of workers that this command has ended.
-        names: the ids of demonstrations, or the name of the job.
-        force: also builds outputs that are up to date.
-        is_alone: whether no other task runs at the same time, so that a processor is free.
+            names: the ids of demonstrations, or the name of the job.
+            force: whether outputs that are up to date are built again.
+            is_alone: whether no other task runs at the same time, although several workers are
+                allowed. The task may then use a second processor.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]
@@ -54,7 +55,7 @@ class Failure:
     Attributes:
         step: the name of the step; empty if the run failed outside of a step.
         why: `REFUSED`, `TRANSIENT` or `DEFECT` of results.py.
-        sentence: the message for people.
+        sentence: the message that is shown to people.
     """
 
     step: str
@@ -67,7 +68,7 @@ class WorkerAnswer:
     """The answer of a worker to a task.
 
     Attributes:
-        again: the demonstrations whose runs were closed because the processes of the runs had died.
+        again: the demonstrations that must run again, because the processes of their runs had died.
         failures: the failures of the steps of the run; empty if it succeeded.
         built: dataset → location, in the order in which the datasets were built.
     """
@@ -149,7 +150,10 @@ class LocalRuns:
                 yield self._result(key, answer or _KILLED)
 
     def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
-        """Returns the result of a demonstration: from the store, or from a run that failed."""
+        """Returns the result of a demonstration from the answer of its worker.
+
+        The summary of a success and the problems of a rejection are read from the store.
+        """
         for failure in answer.failures:
             problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
             problems: tuple[Problem, ...] = (problem,)
@@ -176,7 +180,10 @@ class LocalRuns:
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """Returns the summary of a trajectory with the recorded outcome; empty without a trajectory."""
+    """Returns the summary of a trajectory, with the key `outcome` for the recorded outcome.
+
+    Returns an empty mapping if the demonstration has no trajectory.
+    """
     recording = workspace.store.current(f"recordings/{key}")
     trajectory = workspace.store.current(f"trajectories/{key}")
     if recording is None or trajectory is None:

@@ -58,7 +58,8 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
 
     Args:
         workspace: store, uploads and settings.
-        todo: id → why all outputs would be built; an empty reason: only the stale ones.
+        todo: id of a demonstration → the reason why all its outputs would be built. If the reason
+            is empty, only stale outputs would be built.
         force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)
@@ -67,7 +68,13 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
 
 
 def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons:
-    """Returns the stages that a run would build for a demonstration; with `why`, all stages."""
+    """Returns the stages that a run would build for a demonstration, with reasons.
+
+    Args:
+        graph: the outputs of the workspace.
+        demonstration: its id.
+        why: the reason for building all stages. If it is empty, only stale stages are returned.
+    """
     outputs = demonstration_outputs(graph, demonstration)
     if why:
         return [(output.stage.name, why) for output in outputs]
@@ -90,8 +97,7 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
     """Returns why an output would be built.
 
-    If settings changed, the reason names these settings, provided that an earlier build noted the
-    values.
+    If settings changed, the reason names them. It cannot if no build stored the earlier values.
     """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"
@@ -118,8 +124,9 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
 def bytes_written(store: Store, output: str) -> int:
     """Returns the bytes that the published version of an output takes in the store.
 
-    In a folder, files that are hard-linked with other versions do not count. A bucket has no hard
-    links, so every file counts. Linked versions never count.
+    In a folder, files that share their data with other versions by hard links do not count. A
+    bucket has no hard links, so every file counts. Other outputs that the version links to never
+    count.
 
     Raises:
         MissingOutput: the output was never built.
@@ -143,8 +150,8 @@ def tasks_unchanged(workspace: Workspace) -> bool:
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     """Returns the outcome of every dataset if all are up to date; None if one has to be built.
 
-    Also returns None if a trajectory is damaged, so that an ordinary run starts and names it.
-    Without any committed trajectory, it returns an empty list, because no dataset is built.
+    Also returns None if a trajectory is damaged, so that an ordinary run starts and reports the
+    damage. Returns an empty list if the store has no trajectory, because then no dataset is built.
 
     Raises:
         StorageError: the store cannot be read.

@@ -1,8 +1,9 @@
 """A pool of worker processes that survives the death of a worker.
 
 The pool is independent of the kind of work. The workers are forked from a *forker*, a process that
-is itself forked from this process. Therefore modules that are imported here are not imported again.
-The forker imports the other modules that the workers need, and never starts a thread.
+is itself forked from the pool's process. Workers therefore inherit the modules that the pool's
+process has imported. The forker imports the other modules that the workers need, and never starts a
+thread.
 
 The alternative `pebble` with a forkserver was measured: 4 idle workers took 167 MB instead of 104
 MB (Pss), and a single task 143 to 167 MB instead of 87 MB. A forkserver shares no memory with the
@@ -30,8 +31,8 @@ from demo_pipeline.runs.failures import InstanceError, TransientError
 # Deaths of workers after which a task is given up. A single death may be caused by the system or a
 # person.
 _MAX_DEATHS = 3
-_LEAVE_SECONDS = 10.0  # longest wait for the forker, which ends the workers
-_ORPHANED = 70  # exit code of a worker after the pool has ended; no process reads it
+_LEAVE_SECONDS = 10.0  # longest wait until the forker has killed all workers
+_ORPHANED = 70  # exit code of a worker that outlives the pool; no process reads it
 _FORK = multiprocessing.get_context("fork")
 _START = b"s"  # a message to the forker: fork a worker
 _END = b"e"  # a message to the forker: end all workers
@@ -61,7 +62,8 @@ class Pool(Generic[_Task, _Answer]):
     begin: str
     arguments: tuple[Any, ...]
     workers: int
-    _tasks: dict[Any, _Task | None] = field(default_factory=dict)  # connection to a worker → task
+    # Connection to a worker → its task, or None while the worker is idle.
+    _tasks: dict[Any, _Task | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Starts the forker, which imports modules while this process continues."""
@@ -85,14 +87,14 @@ class Pool(Generic[_Task, _Answer]):
         raise WorkersError("a worker process ended without an error: killed, or out of memory")
 
     def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
-        """Yields each task with its answer; the answer is None if its worker died three times.
+        """Yields each task with its answer, or with None if workers died three times on this task.
 
         If the caller stops the iteration early, the workers are killed in the middle of their
         tasks.
 
         Raises:
             WorkersError: the forker has ended.
-            InstanceError, TransientError: a worker raised it, and its task is not at fault.
+            InstanceError, TransientError: a worker failed for a reason that is not in its task.
         """
         waiting = deque(tasks)
         deaths = Counter[int]()
@@ -161,7 +163,7 @@ class Pool(Generic[_Task, _Answer]):
         self._forker.join()
 
 
-@reduced_python_gc(10_000)  # workers inherit it; with 100,000 they would take 17 MB more
+@reduced_python_gc(10_000)  # workers inherit the threshold; with 100,000 they take 17 MB more
 def _fork_workers(
     to_forker: socket.socket, from_pool: socket.socket, begin: str, arguments: tuple[Any, ...]
 ) -> None:
@@ -201,7 +203,7 @@ def _work(
     from_pool.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
-    with suppress(BrokenPipeError):  # the pool has ended, and `_receive` did not notice it yet
+    with suppress(BrokenPipeError):  # the pool has ended, but `_receive` has not noticed yet
         try:
             work = begin(*arguments)
             for task in iter(tasks.get, None):  # endless, because no task is None

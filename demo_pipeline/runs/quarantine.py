@@ -19,8 +19,9 @@ from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
 CRASH = "run_crashed"  # problem code
-_NO_FINGERPRINT = "none"  # in the name of the record of an upload that could not be read
-_SHORT = 16  # characters of the fingerprint in the name of a record
+# Replaces the fingerprint in the name of a record if the upload could not be read.
+_NO_FINGERPRINT = "none"
+_SHORT = 16  # length of the shortened fingerprint in the name of a record
 _LOG = logging.getLogger(__package__)
 
 
@@ -33,8 +34,8 @@ class QuarantineRecord(BaseModel):
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package that wrote the record.
         attempts: how often this stage failed on the same files.
-        sequence: the number of the record among all records of the demonstration. If a killed
-            process leaves two records, the one with the higher number is newer.
+        sequence: counts the records of the demonstration. If a killed process leaves two records,
+            the record with the higher number is newer.
         problems: `Problem.as_dict` of each problem, in order.
     """
 
@@ -116,8 +117,8 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    A damaged record also quarantines the demonstration. In its place, a record with a problem that
-    says so is returned.
+    A damaged record also quarantines the demonstration. Instead of its content, a new record is
+    returned whose problem says that the record is damaged.
 
     Raises:
         StorageError: the id is not safe.
@@ -148,13 +149,13 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    If a record cannot be read, a record with a problem that says so is returned in its place.
+    A record that cannot be read is replaced by a record whose problem says so.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):
         try:
             record = read_quarantine(store, demonstration)
-        except Exception as error:  # noqa: BLE001 - the other records are listed all the same
+        except Exception as error:  # noqa: BLE001 - the other records are still listed
             record = _unreadable(demonstration, _folder(demonstration), error_words(error))
         if record is not None:
             records.append(record)
@@ -172,7 +173,10 @@ def _quarantined_ids(store: Store) -> set[str]:
 
 
 def _keys(store: Store, demonstration: str) -> list[str]:
-    """Returns the keys of the records of a demonstration; several only after a killed process."""
+    """Returns the keys of the records of a demonstration.
+
+    There is more than one only after a process was killed between writing and deleting.
+    """
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]
 
@@ -207,9 +211,9 @@ def record_crash(
     Args:
         workspace: the workspace with the store and the upload.
         demonstration: its id.
-        stage: the stage in which it happened.
-        cause: for people, such as the name of an exception. It must not contain the message of the
-            exception, which may quote the recording.
+        stage: the stage in which the crash happened.
+        cause: the cause that is shown to people, such as the name of an exception. It must not
+            contain the message of the exception, because the message may quote the recording.
     """
     problem = Problem(
         CRASH,

@@ -1,6 +1,6 @@
 """Runs SQL over the Parquet files of a store: for statistics, and for queries of users.
 
-The stages define the views; this module opens them over the files of a store.
+The stages define SQL views. This module creates these views over the files of a store.
 """
 
 import re
@@ -31,8 +31,8 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.store import Store
 
-# The longest time of a query. The queries in the documentation take seconds; a query that joins
-# every table with every other would never end.
+# Time limit of a query, in seconds. The queries in the documentation take a few seconds. A query
+# that joins every table with every other table would never end.
 QUERY_SECONDS = 300.0
 
 
@@ -43,7 +43,7 @@ def committed_statistics(workspace: Workspace) -> Tables:
 
 
 def current_statistics(workspace: Workspace) -> Tables:
-    """Counts the statistics of the present outputs; commits nothing.
+    """Computes the statistics of the current outputs without committing them.
 
     For a store in a bucket, the committed statistics are returned instead, because counting would
     download every dataset.
@@ -120,10 +120,13 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
 def _place_files(store: Store, view: View, root: Path) -> None:
     """Downloads the files of a view, and links the folder of each output below `root`.
 
+    The result in `root` has the layout of a store in a folder, so that views can be created over
+    `root`.
+
     Args:
         store: a store in a bucket.
         view: the view.
-        root: the folder for the links, which then has the layout of a store in a folder.
+        root: the folder for the links.
     """
 
     def place(output: str) -> None:
@@ -141,11 +144,11 @@ def _place_files(store: Store, view: View, root: Path) -> None:
 def opened_views(
     root: Path, views: Sequence[View] | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """Opens DuckDB with views over a folder; also gives the names of the views that have files.
+    """Opens DuckDB with views over a folder, and gives the names of the views that have files.
 
     Args:
         root: the folder, which has the layout of a store.
-        views: the views to create; None: all.
+        views: the views to create; all views if None.
     """
     chosen = store_views() if views is None else views
     with engine() as sql:
@@ -153,7 +156,7 @@ def opened_views(
 
 
 def views_script(url: str) -> str:
-    """Returns the script that creates the views over a local store, for any DuckDB.
+    """Returns an SQL script with which users create the views over a local store in their DuckDB.
 
     Raises:
         StorageError: the store is a bucket.

@@ -1,7 +1,7 @@
 """The results of building an output, a demonstration or a dataset, as plain data.
 
-Results are passed from the code that builds to its caller, which may be another process. The
-phrases that describe results to people are made here, too.
+The code that builds passes results to its caller, which may be another process. This module also
+makes the phrases that describe results to people.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Reason why a dataset leaves a demonstration out → remedy, if the noun does not suggest it
+# Reason why a dataset leaves a demonstration out → remedy, for reasons whose noun suggests none
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }
@@ -34,10 +34,10 @@ class Status(StrEnum):
     """The status of an output after a build, or of a demonstration after its last stage.
 
     Attributes:
-        BUILT: it was built and committed.
+        BUILT: the output was built and committed.
         CACHED: the published version is up to date.
-        REJECTED: the recording is at fault, as a quarantine record says.
-        FAILED: a defect of this package, or a transient error such as a full disk.
+        REJECTED: the recording is at fault. Its quarantine record says why.
+        FAILED: the cause is a defect of this package, or a transient error such as a full disk.
     """
 
     BUILT = "made"
@@ -60,7 +60,7 @@ IN_TABLES: Mapping[Status, str] = {
 }
 
 
-# Why a run failed
+# Values of `Failure.why`: why a run failed.
 REFUSED = "the recording is at fault"
 TRANSIENT = "it may pass"
 DEFECT = "a defect of the pipeline"
@@ -76,7 +76,7 @@ class BuildResult:
         status: `BUILT` or `CACHED`.
         version: the published version.
         summary: the summary that the stage returned.
-        checks: the outcomes of its checks.
+        checks: the outcomes of the stage's checks.
         files: the number of files.
         size: the bytes of all files together.
     """
@@ -92,7 +92,7 @@ class BuildResult:
 
     @classmethod
     def of(cls, version: Version, status: Status) -> Self:
-        """Returns the result of a build that published a version, or found it up to date."""
+        """Returns the result for a version that was published now, or was up to date."""
         manifest = version.manifest
         return cls(
             stage=manifest.stage,
@@ -131,7 +131,8 @@ class DemonstrationResult:
     Attributes:
         demonstration: its id.
         status: `BUILT` if its outputs exist, otherwise `REJECTED` or `FAILED`.
-        summary: the summary of its trajectory, with the recorded `outcome`; empty after a failure.
+        summary: the summary of its trajectory, with the key `outcome` for the recorded outcome.
+            Empty after a failure.
         stage: the stage that failed; empty without a failure.
         problems: why the stage failed.
     """
@@ -148,14 +149,15 @@ class DatasetOutcome:
     """The result of building a dataset.
 
     Attributes:
-        name: the name of its asset.
-        path: the path or URL of its output.
+        name: the name of the dataset's asset.
+        path: the path or URL of the dataset.
         counts: name → count, or split → count, from the summary of the build.
-        left_out: phrases about demonstrations and records that it leaves out, such as
+        left_out: phrases about the demonstrations and records that are left out, such as
             `1 failed demonstration`.
-        told: see `CommittedTrajectories`.
+        told: sentences for the user about duplicate uploads, and about demonstrations that moved to
+            another split.
         damaged: the damaged file of each broken demonstration, with the command that rebuilds it.
-        bytes_written: the bytes that it takes in the store, without hard links.
+        bytes_written: the bytes that the dataset adds to the store; hard-linked files do not count.
     """
 
     name: str

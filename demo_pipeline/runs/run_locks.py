@@ -1,8 +1,8 @@
-"""Finds runs whose processes were killed, by files that are locked while a run is executed.
+"""Finds runs whose processes were killed, with the help of lock files.
 
-Each run that a process of this machine executes has a small file, which the process locks. The lock
-ends with the process. A file without a lock therefore shows that the process was killed: the run is
-closed in Dagster, and its demonstration is processed again.
+A process that executes a run creates and locks a small file for the run. The lock ends with the
+process. A file without a lock therefore shows that the process was killed. The run is then closed
+in Dagster, and its demonstration is processed again.
 """
 
 import fcntl
@@ -15,22 +15,22 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-# Age after which an unlocked draft is a leftover. A draft is locked and renamed right after its
-# creation.
+# A lock file is created as a draft, and locked and renamed at once. An unlocked draft that is older
+# than this was left by a killed process.
 _DRAFT_SECONDS = 60.0
 _held_here: set[str] = set()  # ids of the runs whose files this process has locked
 
 
 def lock_folder(home: Path) -> Path:
-    """Returns the folder of the files of runs; `home` is DAGSTER_HOME."""
+    """Returns the folder of the lock files in `home`, which is DAGSTER_HOME."""
     return home / "storage" / "demo_pipeline_runs"
 
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Creates and locks the file of a run, and removes it after the block.
+    """Creates and locks the lock file of a run, and removes the file after the block.
 
-    A nested call for the same run does nothing. If the process is killed, the file stays.
+    A nested call for the same run does nothing. If the process is killed, the file remains.
     """
     if run_id in _held_here:
         yield
@@ -41,9 +41,10 @@ def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
     _held_here.add(run_id)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # the steps of a run may be in several processes
+        # The lock is shared, because several processes may execute steps of the run.
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
         os.write(descriptor, demonstration.encode())
-        draft.rename(file)  # so that no process sees an unlocked file
+        draft.rename(file)  # only now, so that no process finds the file unlocked
         yield
         file.unlink(missing_ok=True)
     finally:
@@ -75,7 +76,10 @@ def dead_runs(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _free(file: Path) -> Iterator[int | None]:
-    """Locks a file in the block and gives its handle; None if it is locked already or missing."""
+    """Locks a file during the block and gives its file descriptor.
+
+    Gives None if the file is missing or another process has locked it.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
 """Stores the values of settings, so that `run --dry-run` can name the settings that changed.
 
-A manifest contains only a fingerprint of the settings. The document `settings/<fingerprint>.json`
-in the store has their values.
+The manifest of an output contains only a fingerprint of the settings. The document
+`settings/<fingerprint>.json` in the store contains their values.
 """
 
 import json
@@ -32,7 +32,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
     if noted in _noted:
         return
     data = sealed(section_values(workspace.settings, section))
-    with best_effort(_LOG, "noting settings"):  # an older policy of a bucket may forbid the folder
+    with best_effort(_LOG, "noting settings"):  # an old policy of a bucket may forbid this folder
         workspace.store.add_document(f"{_FOLDER}/{section.fingerprint()}.json", data)
     _noted.add(noted)
 
@@ -58,7 +58,7 @@ def noted_settings(store: Store, fingerprint: str) -> Values | None:
 
 
 def setting_changes(before: Values, after: Values) -> Iterator[str]:
-    """Yields a sentence for each setting that differs."""
+    """Yields a phrase with the old and new value for each setting that differs."""
     for name in sorted({*before, *after}):
         old = json.dumps(before.get(name), ensure_ascii=False)
         new = json.dumps(after.get(name), ensure_ascii=False)

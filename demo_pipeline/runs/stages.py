@@ -3,9 +3,9 @@
 Each stage is declared in the package of its subject. Assets, jobs, `export`, `validate`, `stats`,
 pruning and error messages are derived from the lists.
 
-Each training export has a form, whose module is imported when the export is first requested. To
-save time, request a single export by its name, or the enabled exports by `built_stages`; the other
-lists import the modules of all forms.
+Each training export, for example `sft`, is declared as a `Form` in a module of its own. To save
+time, this module is imported only when the export is first requested: a single export by its name,
+or the enabled exports by `built_stages`. The other lists import the modules of all exports.
 """
 
 from collections.abc import Mapping
@@ -59,11 +59,11 @@ _AFTER_EXPORTS: tuple[Stage[DatasetInputs], ...] = (QUESTS_STAGE, INDEX_STAGE, S
 
 @cache
 def training_export(name: str) -> TrainingExport[DatasetInputs]:
-    """Returns the training export with this name in `datasets.exports`; imports its form.
+    """Returns the training export with this name in `datasets.exports`; imports its module.
 
     Raises:
-        OwnExportError: the export is from another package, and its asset or folder has the name of
-            another one.
+        OwnExportError: the export is from another package, and its asset or folder has the same
+            name as another output.
     """
     if name in WITHOUT_FORM:
         from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - only on request
@@ -78,7 +78,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
 
 
 def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
-    """Raises `OwnExportError` if the asset or folder of an export has the name of another."""
+    """Raises `OwnExportError` if another output has the name of an export's asset or folder."""
     names = export_names()
     earlier = map(training_export, names[: names.index(export.name)])
     stages: list[Stage[Any]] = [*STAGES, *_AFTER_EXPORTS, TASKS_STAGE]
@@ -98,12 +98,12 @@ def export_of_stage(stage: Stage[DatasetInputs]) -> TrainingExport[DatasetInputs
 
 
 def is_built(stage: Stage[DatasetInputs], settings: Settings) -> bool:
-    """Returns whether the settings switch a dataset on."""
+    """Returns whether the settings enable a dataset."""
     return not stage.export or stage.export in settings.datasets.exports
 
 
 def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
-    """Returns the dataset stages that the settings switch on, each after its inputs."""
+    """Returns the dataset stages that the settings enable, each after its inputs."""
     names = [name for name in export_names() if name in settings.datasets.exports]
     return [*(training_export(name).stage for name in names), *_AFTER_EXPORTS]
 
@@ -134,16 +134,16 @@ def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
 
 
 def parents_that_always_exist(stage: Stage[DatasetInputs]) -> list[str]:
-    """Returns the names of the inputs of a dataset that no settings can switch off.
+    """Returns the names of a dataset's inputs, without those that settings can disable.
 
-    Inputs that are training exports are left out.
+    Settings can disable only training exports.
     """
     always_built = STAGE_BY_NAME.keys() | {other.name for other in _AFTER_EXPORTS}
     return [name for name in stage.inputs if name in always_built]
 
 
 def upstream(stage: Stage[DatasetInputs], settings: Settings) -> list[str]:
-    """Returns the names of the enabled stages that a dataset reads or is built after."""
+    """Returns the names of the enabled stages that must run before a dataset is built."""
     exports = [other.name for other in built_stages(settings) if other.export]
     always = parents_that_always_exist(stage)
     inputs = [name for name in stage.inputs if name in always or name in exports]

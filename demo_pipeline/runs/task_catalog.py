@@ -28,7 +28,7 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """Reads the folder of task files, which may be missing, as the source of the catalog."""
+    """Reads the folder of task files, from which the catalog is built. It may be missing."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
@@ -103,7 +103,10 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 
 @lru_cache(maxsize=2)
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
-    """Returns task id → instruction in a version; of files with the same id, the first counts."""
+    """Returns task id → instruction for a version of the catalog.
+
+    If several task files have the same id, the first instruction is returned.
+    """
     try:
         rows = task_files.read_catalog(folder, ["task_id", "instruction"])
     except (OSError, pa.ArrowException) as error:

@@ -6,27 +6,31 @@ Without this memory, every demonstration would wait for the same full disk, for 
 import hashlib
 import mmap
 
-_ENTRY = hashlib.sha256().digest_size  # bytes of an entry
-_ENTRIES = 128  # maximum number of remembered causes; a run has few
+_ENTRY = hashlib.sha256().digest_size  # size of an entry in bytes
+_ENTRIES = 128  # maximum number of remembered causes; a run rarely has more than a few
 
 
 class VainWaits:
-    """The causes of transient errors that lasted through all retries of a step.
+    """The causes of transient errors that outlasted all retries of a step.
 
-    A later step with an error of the same cause is not retried. Causes are remembered until the end
-    of the run. A success in between does not prove that a cause is gone: small files still fit on a
-    full disk.
+    If a later step fails for a remembered cause, it is not retried. Causes are remembered until the
+    end of the run. A success in between does not prove that a cause is gone: small files still fit
+    on a full disk.
 
     The memory is shared with all processes that are forked after its creation. It needs neither the
     disk nor a lock, which a killed process could leave locked. If two processes write at the same
-    moment, an entry may be lost; then another step is retried because of that cause.
+    moment, an entry may be lost. Another step is then retried in vain.
     """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _ENTRIES * _ENTRY)
 
     def add(self, trouble: str) -> None:
-        """Remembers a cause, unless the memory is full. `trouble`: see `TransientError`."""
+        """Remembers a cause, unless the memory is full.
+
+        Args:
+            trouble: the cause, as in `TransientError.trouble`.
+        """
         entry = _digest(trouble)
         for start in range(0, len(self._memory), _ENTRY):
             content = self._memory[start : start + _ENTRY]

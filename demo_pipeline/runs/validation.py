@@ -33,23 +33,23 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
-# Largest ratio between the aspect ratios of screen and video. A screen of 1366 x 768 and its video,
-# whose sides must be even, differ by 0.2 %; 16:9 and 16:10 differ by 11 %.
+# Largest accepted ratio between the aspect ratios of screen and video. Sides of a video must be
+# even, so a screen of 1366 x 768 and its video differ by 0.2 %. 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
-# Largest difference between `duration_seconds` and the length of the video: seconds, or a share of
-# that length, whichever is larger. Some recorders count from the press of a key, or until the
-# upload.
+# Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
+# as a share of the video's length. The larger limit applies. Some recorders start counting when a
+# key is pressed, or count until the upload.
 _LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
 
 
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
-    """Returns the problems of a recording in the Training Gym format, as the pipeline finds them.
+    """Returns the problems of a recording in the Training Gym format.
 
-    Every problem for which the pipeline quarantines a recording before it decodes the video is an
-    error with the same code. Rejected lines and timestamps in another unit are errors here,
-    although the pipeline processes such recordings.
+    If the pipeline would quarantine the recording before it decodes the video, the problem is
+    returned as an error with the same code. Rejected lines and timestamps in another unit are also
+    errors, although the pipeline processes such recordings.
     """
     problems: list[Problem] = []
     try:
@@ -127,7 +127,7 @@ def _meta_warning(code: str, message: str) -> Problem:
 def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
-    """Yields problems that the stages `events` and `actions` find, and problems of the scans."""
+    """Yields the problems of the input log: of its events, actions and accessibility scans."""
     tables = scratch / "events"
     actions = scratch / "actions"
     tables.mkdir()
@@ -176,14 +176,15 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-# In bytes: ten times the length of a line with a sample, its screenshot and its tree.
+# Limit of the first line of a JSON Lines file, in bytes. It is ten times the length of a line that
+# contains a sample with its screenshot and UI tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
-_READ_WHOLE = {  # suffix of the files that are read as a whole → noun
+_READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun
     ".json": "a JSON document",
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
-LARGEST_DOCUMENT = 256 * 2**20  # bytes; five times an index of 100,000 trajectories
+LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories takes a fifth
 FORMATS: Mapping[str, ValidatedFormat] = {
     known_format.name: known_format
     for known_format in (
@@ -204,9 +205,9 @@ def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
     Each format has a list of file names. A folder gets the format for which the largest share of
-    these names exists in the folder. For a JSON Lines file, the keys of the first line decide; for
-    any other file, the suffix decides. A file that is only a part of a format has no format: its
-    folder must be validated.
+    these names exists in the folder. For a JSON Lines file, the keys of the first line decide. For
+    any other file, the suffix decides. A file that is only a part of a larger format gets no
+    format, because its folder must be validated as a whole.
     """
     if path.is_file():
         return _recognise_file(path)
@@ -270,13 +271,13 @@ def _share(folder: Path, known_format: ValidatedFormat) -> float:
 def unreadable_files(path: Path) -> Iterator[str]:
     """Yields a sentence for each file below a path that must not be read.
 
-    Devices, pipes and sockets may never end, and files that are read as a whole can be too large
-    for the memory.
+    Reading a device, a pipe or a socket may never end. Files that are read as a whole may not fit
+    into memory.
     """
     for file in [path] if path.is_file() else _entries_below(path):
         try:
             status = file.stat()
-        except OSError:  # validators report a link that leads nowhere
+        except OSError:  # a broken link, which validators report
             continue
         if stat.S_ISDIR(status.st_mode):
             continue
@@ -292,7 +293,7 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Returns whether a part of a file was never written (a sparse file), unlike in real text."""
+    """Returns whether a file is sparse: a part of it was never written. No real text is."""
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
@@ -301,7 +302,7 @@ def _has_hole(file: Path, size: int) -> bool:
 
 
 def _entries_below(folder: Path) -> Iterator[Path]:
-    """Yields every file below a folder. Links to folders are followed, each folder only once."""
+    """Yields every file below a folder. Follows links, but visits each folder only once."""
     seen: set[tuple[int, int]] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         status = Path(place).stat()
@@ -314,7 +315,7 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """Returns the problems of a path in a format; decodes its images.
+    """Returns the problems of a file or folder that should have a format; decodes its images.
 
     Args:
         path: the file or folder.

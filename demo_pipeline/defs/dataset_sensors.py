@@ -63,8 +63,9 @@ def store_sensor(
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor `rebuild_datasets`.
 
-    Its cursor has three values: the id of the newest event of `records` for which it requested the
-    datasets, the time at which it first saw a newer event, and the number of failed attempts.
+    The cursor of the sensor has three values: the id of the newest event of the asset `records` for
+    which the datasets were requested, the time at which the sensor first saw a newer event, and the
+    number of failed attempts.
     """
 
     @store_sensor(
@@ -110,7 +111,7 @@ def _parse_cursor(cursor: str | None) -> tuple[int, float, int]:
 
 
 def _may_retry(instance: dg.DagsterInstance, run_key: str, attempt: int) -> bool:
-    """Returns whether the requested run failed, and the pause after it has ended."""
+    """Returns whether the requested run failed long enough ago to be requested again."""
     record = _requested_run(instance, run_key)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return False
@@ -126,8 +127,8 @@ def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
 def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor `tasks_changed`.
 
-    Its cursor has a hash of the wanted recipe and the published version, and the number of
-    attempts.
+    The cursor of the sensor has two values: a hash of the inputs and the current version of the
+    catalog, and the number of attempts to build the catalog from these inputs.
     """
 
     @store_sensor(

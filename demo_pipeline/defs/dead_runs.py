@@ -19,18 +19,20 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
-# A launched run counts as dead if its file is not locked after this time. Measured until the lock:
-# 4 s, and 20 s on a busy machine.
+# A launched run counts as dead if its file is not locked within this time. Measured time from the
+# launch to the lock: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
-# A run that changed within this time is not examined, because its process can survive its server
-# and lock the file a little later. Closing its run too early does no harm, because Dagster does not
-# execute a run that has ended.
+# A run that changed within this time is not examined, because its process can outlive the server
+# that launched it, and lock the file a little later. Closing such a run too early does no harm,
+# because Dagster does not execute a run that has ended.
 _ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run
 
 
 def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[str]:
-    """Closes the dead runs of processes of this machine; returns their demonstrations.
+    """Closes the runs whose processes on this machine have died.
+
+    Returns the ids of the demonstrations that these runs processed.
 
     Args:
         instance: the instance that records the runs.
@@ -67,7 +69,7 @@ def dead_run_ids(instance: dg.DagsterInstance) -> set[str]:
 
 
 def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> None:
-    """Ends a run as failed or cancelled, by methods that Dagster does not list as public."""
+    """Marks a run as failed or cancelled, with methods outside Dagster's public API."""
     if not died:
         instance.report_run_canceled(run, "the command was ended; the next one goes on")
     elif run.status is dg.DagsterRunStatus.CANCELING:
@@ -77,10 +79,10 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yields the runs of this machine's servers whose process died before it locked its file.
+    """Yields the runs whose process died on this machine before it locked the file of the run.
 
-    Runs whose events are not in files of this machine are left out, because their server may be on
-    another machine.
+    Runs whose event log is not stored on this machine are left out, because the server that
+    launched them may be on another machine.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return
@@ -102,9 +104,10 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
 
 
 def _answers(server: dict[str, object]) -> bool:
-    """Returns whether a server still runs.
+    """Returns whether a server is still running.
 
-    True for a server with a port instead of a socket, because it may be on another machine.
+    A server with a port instead of a Unix socket counts as running, because it may be on another
+    machine.
     """
     path = server.get("socket")
     if not path:

@@ -18,8 +18,10 @@ from demo_pipeline.runs.health import Finding, HealthLevel, combined, healthy
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
-STALE_RUN_SECONDS = 7200.0  # without an event for longer, a run hangs: no stage takes so long
-# The daemon counts as dead if its last heartbeat is older. It sends one every 30 seconds.
+# A run hangs if it wrote no event for longer than this, because no stage takes so long.
+STALE_RUN_SECONDS = 7200.0
+# The daemon counts as dead if its last heartbeat is older than this. It sends a heartbeat every 30
+# seconds.
 DAEMON_SECONDS = 300.0
 LATE_TICKS = 10  # a sensor is late if it was not evaluated for more than this many intervals
 _SENSOR_DAEMON = "SENSOR"
@@ -36,7 +38,7 @@ def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Finding:
     """Examines Dagster's instance in DAGSTER_HOME.
 
     Args:
-        expect_daemon: a missing daemon is an error, even if no run waits for it.
+        expect_daemon: whether a missing daemon is an error even if no run is queued.
     """
     home = Path(os.environ["DAGSTER_HOME"])  # the command has checked that it is a directory
     if not os.access(home, os.W_OK | os.X_OK):
@@ -87,9 +89,10 @@ def _instance(
 
 
 def sensor_intervals(settings: Settings) -> dict[str, int]:
-    """Returns sensor → seconds between two evaluations.
+    """Returns the seconds between two evaluations by name of the sensor.
 
-    The definitions have the same numbers, but building them would take too long for `doctor`.
+    The Dagster definitions contain the same numbers, but loading the definitions would take too
+    long for `doctor`.
     """
     return dict.fromkeys(_SENSORS, settings.discovery.interval_seconds)
 
@@ -146,8 +149,8 @@ def _sensor(
     """Judges the last evaluation of a sensor.
 
     Args:
-        state: None for a sensor that Dagster has not started yet.
-        ticks: the last evaluation, or nothing.
+        state: the stored state; None for a sensor that Dagster has not started yet.
+        ticks: the last evaluation; empty if there was none.
         now: epoch seconds.
         interval: seconds between two evaluations; None while no daemon runs.
     """

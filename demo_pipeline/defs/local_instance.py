@@ -61,7 +61,9 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             ask_instance(instance)
         except Exception as error:  # noqa: BLE001 - broken files can cause any error in Dagster
             raise InstanceError(instance_fault(home, error)) from None
-        spare_existing_objects()  # Dagster's objects, in this process and in workers
+        # From here on, the garbage collector skips the objects that loading Dagster created, in
+        # this process and in its workers.
+        spare_existing_objects()
         yield instance
 
 
@@ -108,7 +110,7 @@ def _is_unfinished(database: Path) -> bool:
         with closing(sqlite3.connect(database, timeout=10)) as connection:
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
             tables = [name for (name,) in connection.execute(query)]
-            counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - its own names
+            counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - names of its own tables
             return not any(rows.fetchone() for rows in counts)
     except sqlite3.Error:  # a damaged database; opening the instance reports it
         return False

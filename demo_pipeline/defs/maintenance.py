@@ -129,13 +129,13 @@ def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
 
 
 class _RetryConfig(dg.Config):
-    """Ids of the demonstrations to retry; empty: every quarantined one."""
+    """The ids of the demonstrations to retry. No ids means all quarantined demonstrations."""
 
     ids: list[str] = Field(default_factory=list)
 
 
 class _PruneConfig(dg.Config):
-    """Finished runs are kept for `days`, unreferenced versions of outputs for `grace_hours`."""
+    """Days to keep finished runs, and hours to keep unreferenced versions of outputs."""
 
     days: float = 30.0
     grace_hours: float = 24.0

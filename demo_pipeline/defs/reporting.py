@@ -26,7 +26,9 @@ from demo_pipeline.store.versions import CheckOutcome
 from demo_pipeline.trajectories.contact_sheets import FIRST_SHEET
 from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, TRAJECTORIES_STAGE
 
-WHY = "why"  # metadata of a failure: `REFUSED`, `TRANSIENT` or `DEFECT` of runs/results.py
+# Key in the metadata of a failure. Its value is `REFUSED`, `TRANSIENT` or `DEFECT` of
+# runs/results.py.
+WHY = "why"
 KEPT_VERSION = "a check failed, so the last good version is kept: "
 _TABLE_ROWS = 20  # maximum number of problems in a table
 _COUNT_NAMES = {  # key of a count → noun for people
@@ -133,9 +135,10 @@ def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.A
 def check_result(
     outcome: CheckOutcome, compared: Mapping[str, int] = MappingProxyType({})
 ) -> dg.AssetCheckResult:
-    """Returns the result of a check for Dagster: the counts of compared things, or the problems.
+    """Converts the outcome of a check to Dagster's result.
 
-    Dagster stores each result three times. Therefore a result contains nothing twice.
+    The result describes the first problem, or what was compared if there is none. Nothing in the
+    result is repeated, because Dagster stores each result three times.
 
     Args:
         outcome: the outcome of the check.
@@ -208,8 +211,8 @@ def retried(
     The exception requests a retry after each of the first three attempts, and is a failure after
     the fourth.
 
-    A step is not retried if its upload changed, because the sensor requests another run for it. It
-    is not retried either if retries did not help against the same cause earlier in the run.
+    Two kinds of errors are not retried: if the upload changed, because the sensor requests another
+    run for the new upload; and if retries for the same cause failed earlier in the run.
     """
     attempts = context.retry_number
     message = plain_line(error.reason)

@@ -24,7 +24,7 @@ class OpenRoots:
 
     Attributes:
         settings: the settings of the environment, which include the roots.
-        vain_waits: the causes of transient errors against which retries did not help in this run.
+        vain_waits: the causes of transient errors that outlasted all retries in this run.
     """
 
     settings: Settings
@@ -47,7 +47,8 @@ def roots_resource(
 
     Args:
         settings: the settings.
-        vain_waits: shared by all runs of a command; None: every run has its own.
+        vain_waits: the causes of transient errors that outlasted all retries, shared by all runs of
+            a command. If it is None, each run remembers its own causes.
     """
 
     @dg.resource(
@@ -63,9 +64,9 @@ def roots_resource(
 
 
 def _run_lock(context: dg.InitResourceContext) -> AbstractContextManager[None]:
-    """Locks the file of a run while this process executes it, whoever launched the run.
+    """Locks the lock file of a run while this process executes the run.
 
-    Runs of other launchers than Dagster's default are not locked: these launchers find out
+    Runs of launchers other than Dagster's default are not locked, because these launchers find out
     themselves which of their runs have died.
     """
     run = context.run

@@ -47,15 +47,15 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-# Maximum number of runs that an evaluation of the sensor requests. Each request takes 0.3 CPU s
-# (measured), and the sensor does nothing else meanwhile.
+# Maximum number of runs that one evaluation of the sensor requests. Each request takes 0.3 s of CPU
+# time (measured), during which the sensor does nothing else.
 MANY = 25
 _KEYS_PER_QUERY = 10_000  # demonstrations in a query to Dagster's database
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-# URL of a store → the answers that this process remembers about its uploads
+# URL of a store → uploads that this process knows to need no run
 _settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
@@ -111,7 +111,8 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
     """Returns the job `process_many`.
 
     Args:
-        roots: the resource of the job. A job that a sensor names must have its resources already.
+        roots: the resource `roots` of the job. Dagster requires that the jobs of a sensor are bound
+            to their resources.
     """
 
     @dg.job(
@@ -136,7 +137,7 @@ def runs_here(instance: dg.DagsterInstance) -> bool:
 
 
 def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefinition:
-    """Returns the sensor `new_uploads`."""
+    """Returns the sensor `new_uploads`, which requests runs for new and changed uploads."""
 
     @store_sensor(
         "new_uploads",
@@ -185,7 +186,10 @@ def _look(
     settled: SettledUploads,
     seen: dict[str, SeenUpload],
 ) -> Look:
-    """Decides about every upload; returns at most `MANY` requests if each needs its own run."""
+    """Decides which uploads need a run.
+
+    Returns at most `MANY` requests if the requests cannot be combined into one run.
+    """
     settled.begin(workspace)
     listed = list_uploads(workspace)
     in_work = _in_work(instance)
@@ -195,7 +199,7 @@ def _look(
         return look
     later_ids = {request.id for request in look.requests[MANY:]}
     remembered = dict(look.seen)
-    for key in later_ids:  # the next evaluation requests them
+    for key in later_ids:  # these are requested by the next evaluation
         remembered[key] = seen.get(key, look.seen[key])
     return replace(look, requests=look.requests[:MANY], seen=remembered)
 
@@ -219,7 +223,7 @@ def _run_requests(requests: Sequence[UploadRequest], *, together: bool) -> list[
 
 
 def _in_work(instance: dg.DagsterInstance) -> set[str]:
-    """Returns the demonstrations with a queued or active run, alone or in a run of many."""
+    """Returns the demonstrations with a queued or active run, including runs of `process_many`."""
     in_work = set[str]()
     for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
         run = record.dagster_run
@@ -237,7 +241,10 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
 
 
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
-    """Returns how and when the last run of each demonstration ended, alone or in a run of many."""
+    """Returns how and when the last run of each demonstration ended.
+
+    The last run is the demonstration's own, or the latest run of `process_many`.
+    """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
         ends = dict.fromkeys(_ids_of(record.dagster_run), _end_of(record))
@@ -257,7 +264,8 @@ def _newest_of_each(
         runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})
         newest: dict[str, dg.RunRecord] = {}
         for record in instance.get_run_records(runs_of_ids):
-            newest.setdefault(record.dagster_run.tags[PARTITION_TAG], record)  # newest first
+            # Dagster returns the newest run first.
+            newest.setdefault(record.dagster_run.tags[PARTITION_TAG], record)
         for key, record in newest.items():
             yield key, _end_of(record)
 

@@ -1,4 +1,4 @@
-"""The worker processes of runs/local_runs.py: each task becomes a run in the worker itself."""
+"""The code of the worker processes of runs/local_runs.py, which execute each task as a run."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -45,8 +45,9 @@ def begin(
         settings: the settings.
         home: the folder DAGSTER_HOME.
         command: the name of the command, which the UI shows as the user of the runs.
-        level: the level of the log that is shown.
-        vain_waits: shared by all runs of the command.
+        level: the lowest level of log messages to show.
+        vain_waits: the causes of transient errors that outlasted all retries, shared by all runs of
+            the command.
 
     Raises:
         InstanceError: Dagster cannot record runs.

@@ -75,7 +75,7 @@ class Difficulty(StrEnum):
 
 
 def is_canonical_key(name: str) -> bool:
-    """Returns whether a key name is a name of `KEY_NAMES` or a single character, as in actions."""
+    """Returns whether a key name is in `KEY_NAMES` or is a single lower-case character."""
     return name in KEY_NAMES or (len(name) == 1 and name.isprintable() and name == name.lower())
 
 
@@ -163,7 +163,7 @@ class HotkeyParameters(Parameters):
 
     Attributes:
         keys: the keys that are held together, in the order of pressing.
-        presses: how often the keys are pressed one after another; None: once.
+        presses: how many times in a row the combination is pressed; None means once.
     """
 
     keys: list[Text] = Field(min_length=1)
@@ -184,9 +184,9 @@ class DragParameters(Parameters):
     """The parameters of `drag`.
 
     Attributes:
-        button: the held button; None: left.
-        clicks: 2: the drag began with the second press of a double click, which selects text word
-            by word. 3: it began with the third press of a triple click. None: with a first press.
+        button: the held button; None means the left one.
+        clicks: 2 if the drag began with the second press of a double click, which selects text word
+            by word; 3 if it began with the third press of a triple click; None otherwise.
     """
 
     start_x: Whole
@@ -264,7 +264,7 @@ def is_documented(action: StepAction) -> bool:
 
 
 class _HasParameters(Protocol):
-    """An action of a dataset, or an action that a model answered."""
+    """An action from a dataset or from the answer of a model."""
 
     @property
     def parameters(self) -> Parameters:
@@ -349,9 +349,9 @@ class Metadata(Document):
     The format does not define the keys of this file. These are the keys that this pipeline writes.
 
     Attributes:
-        version: of the format.
+        version: the version of the format.
         configuration: the settings that the data depends on.
-        counts: numbers of trajectories, steps and actions that are in the dataset or left out.
+        counts: the numbers of included and of excluded trajectories, steps and actions.
     """
 
     name: str = ""

@@ -1,7 +1,7 @@
-"""Reads OSWorld-Desktopd trajectories into models, also trajectories that other programs wrote.
+"""Reads OSWorld-Desktopd trajectories, including those that other programs wrote, into models.
 
-The reader is tolerant: it loads everything that fits the models. validator.py checks whether the
-content is valid.
+The reader is tolerant: it loads everything that fits the pydantic models. validator.py checks
+whether the content is valid.
 """
 
 import os
@@ -43,8 +43,9 @@ class AnnotatedValue(NamedTuple):
 Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
 """Step index → kind of annotation → value.
 
-The index None stands for the whole trajectory, and the number of steps for its end. For wordings of
-the instruction, the name of the wording takes the place of the kind.
+The index None stands for the whole trajectory. An index equal to the number of steps stands for the
+end of the trajectory. Alternative wordings of the instruction are stored under the name of the
+wording instead of a kind.
 """
 
 
@@ -66,11 +67,11 @@ class Trajectory:
     notes: Notes = field(default_factory=dict, compare=False)
 
     def note(self, step: int | None, kind: str) -> Any:
-        """Returns the value of an annotation; None: there is no such annotation.
+        """Returns the value of an annotation, or None if the annotation does not exist.
 
         Args:
-            step: index of the step; None: the whole trajectory.
-            kind: of the annotation.
+            step: index of the step; None stands for the whole trajectory.
+            kind: the kind of the annotation.
         """
         annotation = self.notes.get(step, {}).get(kind)
         if annotation is None:
@@ -89,7 +90,7 @@ def read_document(
         file: the file name in the problems.
 
     Returns:
-        The content with warnings; or None with the errors.
+        The content of the file and warnings, or None and the errors.
     """
     try:
         text = decode_text(read_bytes(path, file), file)
@@ -100,9 +101,11 @@ def read_document(
 
 
 def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
-    """Returns the problem for a file that could not be loaded.
+    """Returns the problem that reports a missing or invalid JSON file.
 
-    `exists` says whether the file exists.
+    Args:
+        error: the error of the parser.
+        exists: False if the file is missing.
     """
     if exists:
         return Problem(
@@ -127,7 +130,7 @@ def native_of(screenshot: Path) -> Path:
 def step_folders(path: Path) -> list[tuple[int, Path]]:
     """Returns number and path of each step folder of a trajectory, in numeric order."""
     steps = path / "steps"
-    names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - names only, links followed
+    names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - only the names are needed
     numbers = sorted((int(name), name) for name in names if _STEP_NAME.fullmatch(name))
     return [(number, steps / name) for number, name in numbers if (steps / name).is_dir()]
 
@@ -163,7 +166,7 @@ def read_trajectory(path: Path) -> Trajectory:
 
 
 def trajectory_folders(path: Path) -> list[Path]:
-    """Returns the trajectory folders of a dataset, sorted by name; links to folders count."""
+    """Returns the trajectory folders of a dataset, including links to folders, sorted by name."""
     folder = path / "trajectories"
     children = folder.iterdir() if folder.is_dir() else iter(())
     return sorted(child for child in children if child.is_dir() and child.name[0] != ".")

@@ -1,12 +1,13 @@
 """Validates an OSWorld-Desktopd dataset: its index.json, its trajectories, steps and UI trees.
 
-The rules concern required files, totals, duplicates, the agreement of index, folders and results,
-the UI tree of each step, and each action together with its tree. All problems are returned, none is
-raised. Messages name nodes by id or number, never by their text, which may be private. Links are
-followed. exports/sft.py validates SFT files.
+The validator checks required files, totals, duplicates, whether index, folders and results agree,
+the UI tree of each step, and whether each action agrees with its tree. Problems are returned and
+never raised. Messages identify nodes by id or number instead of text, because the text may be
+private. Symbolic links are followed. exports/sft.py validates SFT files.
 
-A tree that follows the format is decoded as structs. This takes a fifth of the time that parsed
-JSON and the pydantic models take. For any other tree, the models find the faults.
+A tree that follows the format is decoded with msgspec. This takes a fifth of the time of parsing
+JSON into pydantic models. Only trees that break the format are parsed with the models, which find
+the faults.
 """
 
 import os
@@ -173,8 +174,8 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
     """Decodes the bytes of a ui_tree.json that follows the format.
 
     Returns:
-        The tree. None: a key or value breaks the format, an id occurs twice, or the tree is too
-        deep for the decoder. Then `check_tree` has to read the file.
+        The tree, or None if `check_tree` has to read the file: because a key or value breaks the
+        format, an id occurs twice, or the tree is too deep for the decoder.
     """
     try:
         data.decode()  # because msgspec does not check the text of unknown keys
@@ -213,7 +214,7 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
 
 @lru_cache(maxsize=2)  # consecutive steps often have the same tree
 def _checked_fast(data: bytes) -> tuple[Nodes, Sequence[Problem]] | None:
-    """Returns nodes and problems (without file names); None: the tree breaks the format."""
+    """Returns the nodes and the problems (without file names), or None for an invalid tree."""
     tree = decode_tree(data)
     return None if tree is None else (tree.nodes, list(_problems(tree, (), "")))
 
@@ -313,8 +314,8 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
     """Returns the problems of an action.
 
     Args:
-        action: of the step.
-        nodes: of the step's tree; None: the tree could not be read.
+        action: the action of a step.
+        nodes: the nodes of the step's tree, or None if the tree could not be read.
         file: the file name in the problems.
     """
     problems = list(_point_problems(action, file))
@@ -327,7 +328,7 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
 
 
 def _form_warnings(action: StepAction, file: str) -> Iterator[Problem]:
-    """Yields warnings for a click that names no button, and for key names in another form."""
+    """Yields warnings for a click without a button, and for key names that are not canonical."""
     parameters = action.parameters
     if isinstance(parameters, ClickParameters) and "button" not in parameters.model_fields_set:
         message = "parameters.button: is missing; the left one is assumed"
@@ -390,12 +391,12 @@ _OUR_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class _IndexCounts:
-    """The values of a trajectory folder that the folder's entry in index.json has to repeat.
+    """The values of a trajectory folder that its entry in index.json must repeat.
 
     Attributes:
         steps: number of step folders.
-        task_id, application: from task.json; None: the file could not be read.
-        success: from result.json; None: the file could not be read.
+        task_id, application: the values in task.json; None if the file could not be read.
+        success: the value in result.json; None if the file could not be read.
     """
 
     steps: int
@@ -499,11 +500,12 @@ def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Pr
     """Returns the problems of a trajectory.
 
     Args:
-        path: its folder, or a link to it.
-        trajectory_id: the expected id in result.json; None: the folder's name.
+        path: the folder of the trajectory, or a link to the folder.
+        trajectory_id: the id that result.json must contain; None means the folder's name.
 
     Returns:
-        The problems. Their files are relative to `path`, and their `demonstration` is the id.
+        The problems. Their files are relative to `path`, and their `demonstration` is the
+        trajectory's id.
     """
     return _trajectory(path, path.name if trajectory_id is None else trajectory_id)[1]
 
@@ -611,7 +613,7 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
 
 
 def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
-    """Returns the nodes of a tree and its problems; None for the nodes: the file is unreadable."""
+    """Returns the nodes and the problems of a tree; the nodes are None for an unreadable file."""
     try:
         return check_tree_bytes(read_bytes(path, file), file)
     except JsonFileError as error:

@@ -1,1 +1,1 @@
-"""Scoring what models answer for the recorded steps: requests, predictions, rules and tables."""
+"""Asks models for the next action at recorded steps, and scores the answers."""

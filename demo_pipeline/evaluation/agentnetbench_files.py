@@ -87,7 +87,10 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""Type of an action, in lower case → the parameter that the script reads; empty: none."""
+"""Type of an action, in lower case → the parameter that the script reads.
+
+The parameter is empty for types without one.
+"""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -156,10 +159,10 @@ class _BenchTask(Document):
 
 
 def validate_agentnetbench(root: Path) -> list[Problem]:
-    """Validates a folder with `tasks/` and `images/`, which has no task if the split is empty.
+    """Validates the folders `tasks/` and `images/` of an export. An export may have no task.
 
     Args:
-        root: the folder whose subfolders the script takes as `--data` and `--image_dir`.
+        root: the folder with both folders, which are the script's `--data` and `--image_dir`.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:
@@ -191,7 +194,7 @@ _FORMAT = RecordFormat(
 
 
 Put = Callable[[str, bytes | Path], object]
-"""Is called with the name of a file to write, and its content or a file to copy."""
+"""Function that writes a file, given its name, and its content or the path of a file to copy."""
 
 
 def build_agentnetbench(
@@ -202,7 +205,7 @@ def build_agentnetbench(
     Args:
         trajectories: all trajectories, committed and valid, in any order.
         out: the folder to write into.
-        settings: decide about the splits and the excluded steps.
+        settings: determine the splits and the excluded steps.
     """
     for folder in (_TASKS, _IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)

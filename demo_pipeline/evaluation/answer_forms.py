@@ -1,7 +1,8 @@
-"""The forms of requests and answers: how a model is asked, the right answer, and the decoder.
+"""The forms in which a model can be asked and can answer, for example `messages` or `opencua`.
 
-The decoders are in the modules of the export forms. The system prompt of AgentNet's form is our
-own; users can replace it by the authors' system prompt.
+A form has the text of the request, the right answer, and the decoder of answers. The decoders are
+in the modules of the training exports. The system prompt of the form `opencua` is our own; users
+can replace it by the authors' system prompt.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # the history contains at most this number of steps, the latest ones
+_MOST_STEPS = 10  # maximum number of latest steps in the history of a request
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
@@ -54,7 +55,7 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, st
 
 
 def answer_opencua(record: StepRecord) -> str:
-    """Returns the right answer: the step's sentence, and its code if `answer_code` is not empty."""
+    """Returns the right answer: a sentence about the action, and the code of the action."""
     true_step = record.step
     words = end_sentence(success=true_step.answer.status == "success")
     for step in record.trajectory.steps:
@@ -64,7 +65,7 @@ def answer_opencua(record: StepRecord) -> str:
 
 
 def answer_code(record: StepRecord) -> str:
-    """Returns the code of the right answer; empty if AgentNet cannot express the action."""
+    """Returns the code of the right answer, or "" if AgentNet cannot express the action."""
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
@@ -72,7 +73,10 @@ def answer_code(record: StepRecord) -> str:
 
 
 def _history(record: StepRecord) -> Iterator[str]:
-    """Yields a text for each action before the step; hidden actions have a sentence only."""
+    """Yields a text for each action before the step.
+
+    The text of a hidden action, which the screenshots do not show, has a sentence but no code.
+    """
     index = record.step.step_index
     size = record.step.size
     for step in record.trajectory.steps:
@@ -97,12 +101,12 @@ def _sentence(action: StepAction, size: tuple[int, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """A form of requests and answers.
+    """A form in which a model is asked and answers.
 
     Attributes:
         question: returns the system prompt, and the text after the screenshot.
         right: returns the right answer.
-        decoder: takes the settings of a prompt, and returns the decoder of the answers.
+        decoder: takes the settings, and returns the decoder of the answers.
     """
 
     question: Callable[[StepRecord, DatasetSettings], tuple[str, str]]
@@ -111,14 +115,14 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether coordinates in a form are pixels of the image after the model's own scaling."""
+    """Whether answers in a form give coordinates in pixels of the image that the model resized."""
     return form == "messages" and settings.coordinates == "absolute"
 
 
 def is_native(form: str) -> bool:
-    """Whether requests in a form use screenshots in the size of the screen, if these exist.
+    """Whether requests in a form prefer screenshots in the resolution of the screen.
 
-    The training export of the form uses the same screenshots.
+    The training export of the same name uses the same screenshots.
     """
     return form == "messages"
 
@@ -134,8 +138,8 @@ def _calls_form(
         form: the form's name.
         decoder: takes the units of the wheel and the maximum number of pixels of an image, and
             returns the decoder.
-        action_line: whether the prompt asks for a sentence before the calls; None: the settings
-            decide.
+        action_line: whether the prompt asks for a sentence before the calls; if it is None, the
+            settings decide.
     """
 
     def max_pixels(settings: DatasetSettings) -> int | None:

@@ -1,8 +1,8 @@
 """Reads the answers of a model: plain JSON Lines, or the results of an OpenAI batch.
 
-Answers may contain text that people typed, so that no message quotes them. The file is read twice:
-first to find the byte offset of each step's line, then answer by answer. Only the offsets are kept
-in memory.
+Answers may contain text that people typed. Therefore no message quotes an answer. The file is read
+twice: first to find the byte offset of each step's line, then answer by answer. Only the offsets
+are kept in memory.
 """
 
 import re
@@ -37,9 +37,9 @@ class Predictions:
 
     Attributes:
         file: the open file of answers.
-        unusable: reason → number of lines that are not the answer of a known step.
+        unusable: reason → number of lines that are invalid or belong to an unknown step.
         lines: number of lines.
-        unasked: number of steps that have a line and for which `answer` was not called yet.
+        unasked: number of steps in the file for which `answer` has not been called yet.
     """
 
     file: BinaryIO
@@ -106,7 +106,7 @@ def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterato
 
     Args:
         path: the file.
-        known_trajectories: lines of other trajectories are only counted.
+        known_trajectories: ids of trajectories; answers for other trajectories are only counted.
 
     Raises:
         OSError: the file cannot be read.
@@ -136,7 +136,7 @@ def without_thoughts(text: str) -> str:
 
 
 def parse_line(line: bytes) -> tuple[StepKey, str | None]:
-    """Returns step and answer of a line in either form; the answer is None if the request failed.
+    """Returns the step and the answer of a line. The answer is None if the request failed.
 
     Raises:
         AnswerFormatError: the line is too long, is not JSON, or lacks its key or text.

@@ -1,8 +1,8 @@
 """Writes the requests of an evaluation and sends them to a server.
 
-The history in a request contains the person's actions, as in the datasets, so that a wrong answer
-does not change later requests. Errors quote neither requests nor answers. Only the owner can read
-the files, even while they are being written. Results are appended and synced line by line.
+The history in a request contains the person's actions instead of the model's. Therefore a wrong
+answer does not change later requests. Errors quote neither requests nor answers. Only the owner can
+read the files, even while they are being written. Results are appended and synced line by line.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def batch_request(
 
     Args:
         record: the step.
-        system: the system message; empty: the request has none.
+        system: the system message; if it is empty, the request has no system message.
         words: the text after the screenshot.
         model: name of the model.
         url: returns the URL of a screenshot.
@@ -111,9 +111,9 @@ def copy_picture(picture: Path, copy: Path) -> None:
 
 
 def remove_old_pictures(folder: Path, kept: set[str]) -> None:
-    """Removes the screenshots in a folder that an earlier run copied, except those in `kept`.
+    """Removes the screenshots that an earlier run copied into a folder, except those in `kept`.
 
-    They are recognised by their names.
+    The names of the files show which of them are copied screenshots.
     """
     for file in list(folder.iterdir()):
         is_old_copy = _COPIED_SCREENSHOT.fullmatch(file.name) and file.name not in kept
@@ -232,7 +232,10 @@ def _requests(path: Path) -> Iterator[dict[str, Any]]:
 def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     """Returns the body with the model's name, and with image data instead of file URLs.
 
-    `folder` is the folder of the file of requests. Images must be in this folder.
+    Args:
+        body: the body of a request.
+        model: name of the model.
+        folder: the folder that contains the file of requests, and must contain all images.
     """
     filled = {**body, "model": model}
     messages = body.get("messages")
@@ -271,7 +274,7 @@ def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
         key: the request's `custom_id`.
         status: the HTTP status.
         body: the server's answer.
-        fault: why the request failed; empty: it succeeded.
+        fault: why the request failed; empty if it succeeded.
     """
     response: dict[str, Any] | None = {"status_code": 200, "request_id": "", "body": body}
     error: dict[str, Any] | None = None

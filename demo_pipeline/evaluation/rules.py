@@ -78,9 +78,9 @@ def edit_distance(left: str, right: str) -> int:
 
 
 # Constants of AgentNetBench's script. Distances are shares of the screen.
-_NEAR = 0.01 * 2**0.5  # points within this distance of the true point have the full score
+_NEAR = 0.01 * 2**0.5  # points within this distance of the true point get the full score
 _DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
-_SIMILAR = 0.8  # texts with at least this similarity (0 to 1) have the full score
+_SIMILAR = 0.8  # texts with at least this similarity (0 to 1) get the full score
 # Kind of our action (see `action_kind`) → name in the script.
 _CLICKS = {
     "left_click": "click",
@@ -175,8 +175,8 @@ def score_bench(
     Args:
         truth: the person's actions.
         answer: the model's actions.
-        revised: the revised version of the script, which also scores the amounts of scrolls, the
-            order of keys and surplus actions; false: the first version.
+        revised: whether to use the revised version of the script, which also scores the amounts of
+            scrolls, the order of keys and surplus actions, instead of the first version.
     """
     if not truth or not answer:
         return 0.0
@@ -207,9 +207,12 @@ def score_bench(
 
 
 def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
-    """Replaces a text and a following Enter by a text that ends with a line feed.
+    """Joins each typed text and a following Enter to a text that ends with a line feed.
 
-    `keys`: the names of the actions that count as an Enter if their only key is Enter.
+    Args:
+        actions: the actions to join.
+        keys: names of actions that press keys, in lower case. Such an action counts as an Enter if
+            Enter is its only key.
     """
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):
@@ -335,14 +338,13 @@ def _words(action: AnyAction) -> tuple[Any, ...]:
 
 
 def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
-    """Returns 1 if the point is in the target's box and the operation has the same words, else 0.
+    """Returns 1 if the point is in the target's box and the words of the actions agree, else 0.
 
     The words are the kind of the action and its text, keys or direction. Steps without a position,
     such as typing, are scored by their words alone.
 
-    Returns:
-        None for a step with a position but without a known target: every step of the benchmark has
-        a target, so that the rule does not say how to score it.
+    Returns None for a step with a position but without a known target. The rule does not define a
+    score for such a step, because every step of the benchmark has a target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None and step.action is not None and places(step.action):
@@ -353,7 +355,7 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
 
 
 def _tokens(answer: Answer) -> set[str]:
-    """Returns the words of the first action; like the benchmark, ignores punctuation marks."""
+    """Returns the words of the first action without punctuation, which the benchmark ignores."""
     words: tuple[Any, ...] = ()
     if answer.actions:
         words = _words(answer.actions[0])
@@ -379,7 +381,10 @@ def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
 
 
 def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
-    """Whether the first point is in the target's box; None without a position or a target."""
+    """Whether the first point of an answer is in the target's box.
+
+    Returns None if the true action has no position or the target is unknown.
+    """
     if step.box is None or step.action is None or not places(step.action):
         return None
     if not answer.actions:
@@ -429,7 +434,7 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
 
 
 def normalised_text(text: str) -> str:
-    """Returns a text in Unicode's form NFC, with line feeds only, without a final line feed."""
+    """Normalises a text to Unicode NFC and to line feeds, and removes a final line feed."""
     with_line_feeds = text.replace("\r\n", "\n").replace("\r", "\n")
     return unicodedata.normalize("NFC", with_line_feeds).removesuffix("\n")
 

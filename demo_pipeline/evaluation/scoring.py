@@ -44,7 +44,7 @@ from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encod
 
 DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps are grouped by these
 ALL_STEPS = "all"
-RIGHT = 1 - 1e-9  # least score of a right answer: 1, except for rounding
+RIGHT = 1 - 1e-9  # minimum score of a right answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
 _DRAWN_AT_ONCE = 50  # maximum number of resamples that are in memory as 64-bit numbers
 
@@ -118,10 +118,10 @@ STEPS_SCHEMA = described_schema(
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
     """Returns the columns of the temporary file with all scores, a row for each step.
 
-    An answerer is the model or a baseline. Trajectories, tasks, answerers and presets are running
-    numbers. `hit_<answerer>` says whether the point is in the target's box; it is null without a
-    position or a known target. `score_<preset>_<answerer>` is null if the rule does not score the
-    step.
+    An answerer is the model or a baseline. A preset is a rule. Trajectories, tasks, answerers and
+    presets are identified by numbers. `hit_<answerer>` says whether the point is in the target's
+    box; it is null without a position or a known target. `score_<preset>_<answerer>` is null if the
+    rule does not score the step.
     """
     columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
     columns |= dict.fromkeys(DIMENSIONS, pa.string())
@@ -183,13 +183,15 @@ def score_table(
 def _groups(
     database: Any, file: Path, dimension: str, column: str, draws: NDArray[np.uint16]
 ) -> Iterator[dict[str, Any]]:
-    """Yields a row, without rule, answerer and dimension, for every value of a dimension.
+    """Yields a row of scores for every value of a dimension.
+
+    The rows have no values in the columns of rule, answerer and dimension.
 
     Args:
         database: a connection to DuckDB.
         file: Parquet with the columns of `answers_schema`.
         dimension: one of `DIMENSIONS`, or `ALL_STEPS`.
-        column: `<preset>_<answerer>`, as in the names of the columns.
+        column: `<preset>_<answerer>`, the end of the name of the column with the scores.
         draws: see `task_draws`.
     """
     value = dimension
@@ -279,7 +281,10 @@ def interval(
 
 
 Baseline = Callable[[TrueStep, TrueStep | None], Answer]
-"""Answers a step. The second argument is the step before; None: it is the first step."""
+"""Function that answers a step.
+
+The second argument is the previous step, or None for the first step of a trajectory.
+"""
 
 # Kind of action → type and parameters of the default action, see `guessed_kind`.
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
@@ -325,7 +330,7 @@ def _middle(box: TargetBox) -> ScreenPoint:
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
     """Returns the right answer with its positions moved to the middle of a box.
 
-    `keep_end`: the end of a drag is not moved.
+    If `keep_end` is true, the end of a drag is not moved.
     """
     if step.action is None:
         return step.answer
@@ -375,15 +380,15 @@ BASELINES: Mapping[str, Baseline] = {
 }
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
-_OTHER = "other"  # shown for kinds of actions that only other forms have
-_MOST_FAILURES = 24  # maximum number of wrong answers on the sheet
-_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers for each kind of true action
+_OTHER = "other"  # kind of answered actions that OSWorld-Desktopd lacks, such as a pointer move
+_MOST_FAILURES = 24  # maximum number of wrong answers on the contact sheet
+_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers on it for each kind of true action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step with a wrong answer, or without a usable answer; then `reason` says why."""
+    """A step without a right answer. If the answer is not usable, `reason` says why."""
 
     step: TrueStep
     answer: Answer | None
@@ -399,7 +404,7 @@ class ScoreReport:
         steps: number of steps.
         lines: number of lines in the predictions.
         unusable_steps: reason → number of steps without a usable answer.
-        unusable_lines: reason → number of lines that are not the answer of a step.
+        unusable_lines: reason → number of lines that are invalid or belong to an unknown step.
         failures: some of the steps whose answer is wrong by the first rule.
     """
 
@@ -416,7 +421,12 @@ class ScoreReport:
         return self.steps - self.unusable_steps.get(MISSING, 0)
 
     def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
-        """Returns the row of a rule over all steps. `answers`: the name of an answerer."""
+        """Returns the row that scores all steps by a rule.
+
+        Args:
+            preset: the name of the rule.
+            answers: the name of the model's answers, or of a baseline.
+        """
         wanted = {"preset": preset, "answers": answers, "dimension": ALL_STEPS}
         return next(row for row in self.rows if wanted.items() <= row.items())
 
@@ -435,7 +445,7 @@ def score_steps(
     Args:
         each_step: calls its argument with every step; the steps of a trajectory are consecutive.
         presets: the rules, keys of `PRESETS`.
-        decode: reads the form of the answers.
+        decode: parses the text of an answer.
         predictions: the answers of the model.
         keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
         seed: the seed of the bootstrap.
@@ -531,7 +541,7 @@ class _Scorer:
         return row
 
     def _keep_failure(self, failed: FailedStep) -> None:
-        """Adds a failed step to the report unless it is full, or has enough steps of this kind."""
+        """Adds a failed step to the report unless the limits for failures are reached."""
         kind = failed.step.kind
         if len(self.report.failures) >= _MOST_FAILURES:
             return
@@ -565,7 +575,8 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 def _answered_kind(answer: Answer) -> str:
     """Returns the kind of an answer's first action, without text that a model wrote.
 
-    Kinds that only other forms have are returned as `other`: a model may have written their names.
+    The result is `other` for an action that OSWorld-Desktopd lacks, because the name of the action
+    may be text that a model wrote.
     """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"
@@ -581,7 +592,7 @@ _JPEG_QUALITY = 80
 
 
 def failures_sheet(failures: Sequence[FailedStep]) -> bytes:
-    """Returns a JPEG with a row for each failed step: the person's action, the model's answer."""
+    """Returns a JPEG that shows the person's action and the model's answer for each failed step."""
     tiles = list[Tile]()
     for failed in failures:
         tiles += _tiles(failed)
@@ -611,7 +622,7 @@ def _tiles(failed: FailedStep) -> tuple[Tile, Tile]:
 
 
 def _drawable_action(step: TrueStep, answer: Answer | None) -> StepAction | None:
-    """Returns the first action of an answer; None: it is missing or cannot be drawn."""
+    """Returns the first action of an answer, or None if it is missing or cannot be drawn."""
     if answer is None or not answer.actions:
         return None
     first = answer.actions[0]

@@ -31,9 +31,9 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 OTHER_SPLIT = "other_split"
 TERMINATE = "terminate"  # kind of the additional last step, in which a model ends the task
 TargetBox = tuple[float, float, float, float]
-"""Left, top, width and height."""
+"""Left, top, width and height, in pixels of a screenshot."""
 ScreenPoint = tuple[float, float]
-"""x and y."""
+"""x and y, in pixels of a screenshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,16 @@ class TrueStep:
     """A step with its right answer.
 
     Attributes:
-        step_index: 0-based; for the additional step `terminate` the number of steps.
+        step_index: index from 0. The index of the additional step `terminate` is the number of
+            recorded steps.
         task: the task group, which demonstrations of the same task share.
         size: width and height of the screenshot, pixels.
         answer: the person's action, or the status with which the task ended.
-        box: the target's box, pixels; None: the target is unknown.
-        tolerance: largest distance in x and y that the CUDAG test accepts, in RU: thousandths of
-            the screen's width and height.
-        centre: the position that the CUDAG test expects, pixels; None: the action's position.
+        box: the target's box, pixels; None if the target is unknown.
+        tolerance: maximum distance in x and y that the CUDAG test accepts, in CUDAG's unit RU,
+            which is a thousandth of the screen's width or height.
+        centre: the position that the CUDAG test expects, pixels; if it is None, the test expects
+            the action's position.
     """
 
     trajectory_id: str
@@ -83,8 +85,8 @@ class TrueStep:
 def action_kind(action: AnsweredAction | ForeignAction) -> str:
     """Returns the kind of an action, such as `left_click`, `triple_click` or `scroll`.
 
-    A click with the right button and a `right_click` have the same kind. For an action that only
-    other forms have, the kind is its name in these forms.
+    A click with the right button and a `right_click` have the same kind. The kind of an action that
+    OSWorld-Desktopd lacks is the action's name in the format of the answer.
     """
     if isinstance(action, ForeignAction):
         return action.name
@@ -113,7 +115,7 @@ def in_box(point: ScreenPoint, box: TargetBox) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A true step and its record in the training exports."""
+    """A step with its right answer, and the record of the step in the training exports."""
 
     step: TrueStep
     draft: RecordDraft
@@ -137,14 +139,15 @@ def each_true_step(
 
     Args:
         plan: assigns demonstrations to splits.
-        settings: decide which steps are excluded.
-        splits: the splits to take.
+        settings: determine which steps are excluded.
+        splits: the splits whose steps are passed to `receive`.
         receive: is called with each step.
         absolute: see `record_drafts`.
-        native: use screenshots in the size of the screen instead of those on the canvas.
+        native: whether to use screenshots in the resolution of the screen instead of those on the
+            canvas.
 
     Returns:
-        Counts of the taken and the excluded steps.
+        The counts of the passed and of the excluded steps.
     """
 
     def take(_candidate: Candidate, split: Split, record: StepRecord) -> str:
@@ -201,7 +204,7 @@ def _true_step(
 
     Args:
         draft: the step's record in the training exports.
-        files: the step's files; None: it is the additional step `terminate`.
+        files: the step's files; None for the additional step `terminate`.
         task: the task group.
         trajectory: the trajectory of the step.
         rows: step index → provenance.

@@ -1,1 +1,4 @@
-"""The training exports. The record format of each export, its form, has a module of its own."""
+"""The training exports.
+
+The record format of an export is called its form. Each form, for example `sft`, has its own module.
+"""

@@ -1,7 +1,8 @@
-"""Exports whole trajectories in AgentNet's format, as full lines and as lines with only the code.
+"""Exports whole trajectories in AgentNet's format.
 
-The lines with only the code are the input of OpenCUA's thought generator. The validator is strict:
-code may contain only the calls that agentnet_code.py knows.
+The export has a full version and a version with code only. Both have a JSON line for each
+trajectory. The version with code only is the input of OpenCUA's thought generator. The validator is
+strict: code may contain only the calls that agentnet_code.py knows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +123,7 @@ class _System(StrictDocument):
 
 
 def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults that the model cannot describe: markers, order of steps, code, parts."""
+    """Yields the faults that pydantic does not find: markers, order of steps, code and parts."""
     if MARKER.search(task.instruction):
         yield Fault("marker", "instruction: contains a control marker of a model")
     if [step.index for step in task.traj] != list(range(len(task.traj))):
@@ -155,7 +156,10 @@ _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
-    """Yields the line of a stretch, or an `Excluded` for each of its steps."""
+    """Yields the line for a stretch of consecutive steps.
+
+    If AgentNet does not know the platform, yields an `Excluded` for each of the steps instead.
+    """
     trajectory = source.trajectory
     first = stretch.steps[0].files
     platform = source.rows[first.index]["platform"]
@@ -195,7 +199,8 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
     """Yields index, screenshot, code and sentence of each step.
 
-    If the stretch is the whole task, the last item is the end of the task on the final screenshot.
+    If the stretch is the whole task, an additional last item ends the task, with the final
+    screenshot.
     """
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))

@@ -38,7 +38,8 @@ from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # reasons why an action has no code
 _DIGITS = 4  # decimals of a coordinate; 0.0001 of 1920 pixels is a fifth of a pixel
-_DRAG_SECONDS = 0.6  # without a duration, the pointer jumps to the end, and 3 of 3 drags failed
+# Duration of a drag. Without a duration, the pointer jumps to the end: 3 of 3 such drags failed.
+_DRAG_SECONDS = 0.6
 _MOST_CALLS = 1000  # maximum number of calls in the code of a step
 _MOST_PRESSES = 1000  # maximum number of presses of one call of `press`
 _MOST_CHARACTERS = 1_000_000  # maximum length of the code of a step
@@ -49,13 +50,14 @@ class _Function(NamedTuple):
     """A function that code may call.
 
     Attributes:
-        does: see `ActionCall.does`; `end` ends the task.
-        arguments: names of the function's arguments, in order. If the function has a place, only
-            `x` and `y` may be given without their names.
-        tolerated: names of the arguments in tolerant reading; empty: the same as `arguments`.
+        does: a value of `ActionCall.does`, or `end` for the function that ends the task.
+        arguments: names of the function's arguments, in order. If `x` and `y` are among them, all
+            other arguments must be given by name.
+        tolerated: names of the arguments in tolerant reading; if it is empty, these are
+            `arguments`.
         clicked: button and number of clicks.
-        strict: whether AgentNet's own data contains the function. A function that this data lacks
-            is accepted only by tolerant reading.
+        strict: whether AgentNet's own data contains the function. Functions that AgentNet's data
+            lacks are accepted only in tolerant reading.
     """
 
     does: str
@@ -101,7 +103,7 @@ def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
 
 
 def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
-    """Returns the code of an action; empty if AgentNet cannot express the action."""
+    """Returns the code of an action, or "" if AgentNet cannot express the action."""
     try:
         return agentnet_code(action, size)
     except InexpressibleError:
@@ -109,7 +111,10 @@ def code_or_nothing(action: AnsweredAction, size: Pixel) -> str:
 
 
 def step_code(step: StepFiles) -> str:
-    """Returns the code of a step; empty without a readable screenshot or code for the action."""
+    """Returns the code of a step.
+
+    Returns "" if the screenshot is unreadable or AgentNet cannot express the action.
+    """
     size = readable_size(step.screenshot)
     if size is None:
         return ""
@@ -122,7 +127,8 @@ def _lines(call: ActionCall) -> Iterator[str]:
     match call.does:
         case "type":
             text = repr(replace_surrogates(call.text))
-            if MARKER.search(call.text):  # Python reads `\x3c` as `<`
+            # Code must not contain a model's control marker. Python reads `\x3c` as `<`.
+            if MARKER.search(call.text):
                 text = text.replace("<", "\\x3c")
             yield f"pyautogui.write(message={text})"
         case "press":
@@ -184,7 +190,7 @@ def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code_keys(keys: Sequence[str]) -> list[str]:
-    """Returns the code's names of keys, which are our names.
+    """Returns the names of keys in code, which are the same as our names.
 
     Raises:
         InexpressibleError: the code has no name for a key.
@@ -215,7 +221,9 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Reads the calls of a step's code, in order; names of calls do not contain the module.
+    """Parses the code of a step into calls, in order.
+
+    The names of the calls do not contain the module, for example `click`.
 
     Args:
         code: one call per line.
@@ -374,7 +382,7 @@ def _point(given: Mapping[str, Any]) -> Share:
 
 
 def _is_number(value: Any) -> bool:
-    """Returns whether a value is a finite number of usual size, and not a boolean."""
+    """Returns whether a value is a number below 1e9 in magnitude, and not a boolean."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) < 1e9 and math.isfinite(value)
@@ -387,7 +395,10 @@ def _whole(value: Any, least: int, most: int) -> int:
 
 
 def _keys(values: Any, *, tolerant: bool) -> tuple[str, ...]:
-    """Returns our names of keys; tolerant reading also accepts other spellings."""
+    """Converts the key names in an argument to our names.
+
+    Tolerant reading also accepts other spellings of keys.
+    """
     _demand(isinstance(values, list | tuple) and bool(values))
     _demand(all(isinstance(value, str) for value in values), "unknown key")
     names = list[str]()
@@ -407,9 +418,9 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
-    The code is the text below the heading `## Code`. Without this heading it is the last code
-    fence, and without a fence the whole text. A scroll without a place, a drag without a start, and
-    a pointer move become foreign actions.
+    The code is the text below the heading `## Code`. Without this heading, the code is in the last
+    code fence, and without a fence it is the whole text. A scroll without a place, a drag without a
+    start, and a pointer move become objects of `ForeignAction`.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.
@@ -422,7 +433,10 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
 
 
 def _code_and_thought(text: str) -> tuple[str, str]:
-    """Returns code and thought of an answer; the thought is a section, or the words before."""
+    """Returns the code and the thought of an answer.
+
+    The thought is the text below the heading `## Thought`, or else the text before the code.
+    """
     headings = list(_HEADING.finditer(text))
     section_ends = [*(heading.start() for heading in headings[1:]), len(text)]
     sections = dict[str, tuple[int, int]]()

@@ -52,8 +52,8 @@ class ForeignAction:
     """An action that OSWorld-Desktopd lacks, such as a pointer move, a held key or a screenshot.
 
     Attributes:
-        name: its name in the format of the answer.
-        point: its place in pixels of the screenshot; None: it has no place.
+        name: the name of the action in the format of the answer.
+        point: the place of the action in pixels of the screenshot; None if it has no place.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Answer:
     """The answer of a model to a step.
 
     Attributes:
-        actions: in the order of their execution.
+        actions: the actions in the order of their execution.
         status: how the task ended according to the model; None if the task goes on.
         thought: the words before the actions.
     """
@@ -88,9 +88,10 @@ class AnswerFormatError(ValueError):
 
 
 AnswerDecoder = Callable[[str, tuple[int, int]], Answer]
-"""Decodes the answer of a model. Arguments: the text; width and height of the screenshot in pixels.
+"""Function that decodes the answer of a model.
 
-It raises no other error than `AnswerFormatError`, whatever the text is.
+The arguments are the text of the answer, and width and height of the screenshot in pixels.
+`AnswerFormatError` is the only error that the function raises, whatever the text is.
 """
 
 
@@ -118,7 +119,7 @@ _ALIASES: Mapping[str, str] = {  # lower-case name in an answer → our name of 
 
 
 def answered_key(name: str) -> str:
-    """Returns our name of a key in an answer; unknown names are returned unchanged.
+    """Translates a key name in an answer to our name; unknown names are returned unchanged.
 
     Case is ignored: `Enter`, `Return` and `return` become `enter`. Left and right keys of a pair
     (`ctrlleft`, `ctrlright`) become the same name.
@@ -154,7 +155,7 @@ class ActionCall:
         does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, `hold` or `release`; empty
             if none of our actions matches the call.
         at: place of a click, move or scroll, or end of a drag; None if the call has no place.
-        start: start of a drag; None: the place to which an earlier call moved the pointer.
+        start: start of a drag; None if the drag starts where an earlier call moved the pointer.
         button: button of a click or drag.
         clicks: number of clicks.
         direction: direction of a scroll.
@@ -264,7 +265,7 @@ _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 def answered(parameters: Parameters) -> AnsweredAction:
     """Returns the action with these parameters.
 
-    They must not be `PointParameters`, which several action types share.
+    `PointParameters` are not allowed, because several action types share them.
     """
     return AnsweredAction(_ACTION_TYPES[type(parameters)], parameters)
 
@@ -342,7 +343,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns for each call the call itself, or the next other call if it is a pointer move."""
+    """Returns the calls with each pointer move replaced by the next call that is not a move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):
@@ -353,7 +354,7 @@ def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCal
 
 
 def _takes_moves(call: ActionCall) -> bool:
-    """Returns whether pointer moves before a call become a part of its action."""
+    """Returns whether preceding pointer moves become a part of the call's action."""
     return _lacks_place(call) or call.does == "drag" or (call.does == "click" and bool(call.at))
 
 
@@ -374,7 +375,8 @@ def _action(
 
     Args:
         call: the call.
-        moved_to: place to which the pointer moved before the call, if the call lacks a place.
+        moved_to: the place to which the pointer was moved before a call that lacks a place; None
+            for all other calls.
         size: width and height of the screenshot, pixels.
     """
     at = call.at
@@ -461,7 +463,8 @@ class InexpressibleError(ValueError):
 
 
 ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
-"""Writes an action in a format. Arguments: the action; width and height of its screenshot, pixels.
+"""Function that writes an action in a format.
 
-It raises `InexpressibleError` if the format cannot express the action.
+The arguments are the action, and width and height of its screenshot in pixels. The function raises
+`InexpressibleError` if the format cannot express the action.
 """

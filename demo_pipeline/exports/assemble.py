@@ -1,8 +1,9 @@
-"""Builds a dataset of any form from the rows of its trajectories.
+"""Builds the dataset of an export from the rows of its trajectories.
 
+Each export declares its record format, for example `sft`, as an object of the class `Form`.
 `each_row` decides which rows a dataset has, and in which split. `DatasetFiles` finds the file for
-each part of a row. `build_form` writes these files. dataset_comparison.py goes through the same
-rows, and compares existing files with them.
+each part of a row. `build_form` writes the files of a dataset. dataset_comparison.py goes through
+the same rows, and compares them with the existing files.
 """
 
 import os
@@ -46,14 +47,14 @@ def each_row(
     """Passes all rows of a dataset to `take`, sorted by trajectory id and step, and counts them.
 
     Only one trajectory is in memory at a time. Unreadable trajectories are counted and skipped. A
-    row is left out as `split_leak` if an earlier row of another split has the same question.
+    row is left out for the reason `split_leak` if an earlier row of another split has the same
+    question.
 
     Args:
         plan: the trajectories and their splits.
         rows_of: returns, for a trajectory, the number of left-out rows by reason, and the rows.
         question: returns the hash of a row's question in hexadecimal; see `form.question`.
-        take: takes a row and its split. It returns the reason why the row is left out, or an empty
-            text.
+        take: takes a row and its split, and returns the reason why the row is left out, or "".
     """
     tally = Tally()
     split_of_question: dict[bytes, Split] = {}
@@ -106,7 +107,7 @@ class DatasetFiles(ABC):
         self._annotated = _annotated_kinds(self.plan)
 
     def go_through(self) -> FinishedRows:
-        """Goes through all rows, then through the files that are not made of single rows."""
+        """Passes all rows to their files, and then the files that describe the whole dataset."""
         form = self.form
         with ExitStack() as stack:
             for split in Split:
@@ -136,7 +137,7 @@ class DatasetFiles(ABC):
         return head.excluded, rows
 
     def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
-        """Adds a row to its files; returns why the row is left out, or empty if it was added."""
+        """Adds a row to its files; returns "", or the reason why the row is left out instead."""
         form = self.form
         settings = self.settings
         folder = candidate.source.folder
@@ -189,21 +190,21 @@ class DatasetFiles(ABC):
 
     @abstractmethod
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Takes an image of a row; rows may share images.
+        """Adds an image of a row to the dataset. Several rows may have the same image.
 
         Args:
             name: path of the image in the dataset.
             source: path of the file that is linked or converted.
-            row: the row that names the image.
+            row: the row that contains the name of the image.
             candidate: the trajectory of the row.
 
         Returns:
-            Whether the image can be made; if not, the row is left out.
+            False if the image cannot be made; then the row is left out.
         """
 
     @abstractmethod
     def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Takes the whole content of a file, in pieces."""
+        """Adds a file to the dataset, given its whole content in pieces."""
 
     @abstractmethod
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
@@ -260,10 +261,10 @@ def build_form(
 
     Args:
         form: the form of the dataset.
-        trajectories: committed and valid ones, in any order.
+        trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
-        settings: decide which trajectories take part, the splits, and the content of rows.
-        facts: receives the facts about the rows that the card needs; None: there is no card.
+        settings: determine the included trajectories, the splits, and the content of rows.
+        facts: receives the facts about the rows that the card needs; None if there is no card.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)
@@ -285,7 +286,7 @@ class _DatasetWriter(DatasetFiles):
     _folders: set[str] = field(default_factory=lambda: {""}, init=False)  # existing folders
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Writes or links an image, which may exist already; returns False if this fails."""
+        """Writes or links an image unless it exists; returns False if the image cannot be made."""
         path = f"{self.out}/{name}"
         is_written = self.form.make_picture(source, path, row, self.settings)
         if is_written is not None:
@@ -329,7 +330,10 @@ class _DatasetWriter(DatasetFiles):
         self.make_folder(name.rpartition("/")[0])
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder and its parents; remembers them, because many images share a folder."""
+        """Makes a folder and its parents.
+
+        Existing folders are remembered, because this is called for each image.
+        """
         if folder not in self._folders:
             self.make_folder(folder.rpartition("/")[0])
             with suppress(FileExistsError):  # `Form.make_picture` also makes folders

@@ -84,7 +84,7 @@ class _Call(StrictDocument):
 
 
 class _Result(StrictDocument):
-    source_call_id: str | None = None  # None: the screenshot does not follow a call
+    source_call_id: str | None = None  # None if the screenshot does not follow a call
     content: _Content | None = None
     subagent_trajectory_ref: list[Any] | None = None
     extra: dict[str, Any] | None = None
@@ -95,7 +95,7 @@ class _Observation(StrictDocument):
 
 
 class _AtifStep(StrictDocument):
-    """A turn of the user, of the agent, or, with the source `system`, of neither."""
+    """A turn of the user or the agent. A turn of neither has the source `system`."""
 
     step_id: Annotated[int, Field(ge=1)]
     timestamp: str | None = None
@@ -172,7 +172,7 @@ class _Entry(StrictDocument):
 
 
 def _faults(document: _AtifTrajectory, _files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults that the model cannot describe: the first step, and repeated call ids."""
+    """Yields the faults that pydantic does not find: a wrong first step and repeated call ids."""
     if document.steps[0].source != "user":
         yield Fault("first_step", "steps[0]: must be the user's")
     call_ids = list[str]()
@@ -217,7 +217,7 @@ _NOTES = (
     "pixels of the screenshot before the call. A step of the source `system` says in words what "
     "no call can say, because no right screenshot shows it."
 )
-# Reason why a step has no correct screenshot → reason of hidden actions that is described alike.
+# Reason why a step has no correct screenshot → reason of a hidden action with the same description.
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 
@@ -231,7 +231,10 @@ def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
 
 
 def _rows(recorded: Source) -> Iterator[Row | Excluded]:
-    """Yields the row of a trajectory, and an `Excluded` for each step described in words."""
+    """Yields an `Excluded` for each step that is described in words, and then the trajectory's row.
+
+    A trajectory without any call has no row.
+    """
     source = with_native_screenshots(recorded)
     trajectory = source.trajectory
     calls_or_reasons = [_call_or_reason(source, step) for step in trajectory.steps]
@@ -298,7 +301,7 @@ def _add_end(turns: "_Turns", source: Source) -> bool:
 def _document(
     source: Source, steps: Sequence[Mapping[str, Any]], *, shows_end: bool
 ) -> dict[str, Any]:
-    """Returns the content of trajectory.json; for `shows_end` see `_add_end`."""
+    """Returns the content of trajectory.json; `shows_end` is the result of `_add_end`."""
     trajectory = source.trajectory
     model = trajectory.result.model_info
     extra: dict[str, Any] = {
@@ -324,17 +327,17 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """Describes a step without a correct screenshot in words, without its place and typed text."""
+    """Describes a step without a correct screenshot, but not its place or typed text."""
     hidden_reason = _REASONS.get(reason, reason)
     action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
     return hidden_words(action).removesuffix(" out of sight")
 
 
 class _Turns:
-    """Collects the steps of a trajectory.json and the images that they name.
+    """Collects the steps of a trajectory.json, and the images of these steps.
 
-    In ATIF, a screenshot is a part of the step that it follows: the user's message, a call, or an
-    action in words.
+    In ATIF, a screenshot belongs to the step before it: the user's message, a call, or an action
+    that is described in words.
     """
 
     def __init__(self, instruction: str) -> None:

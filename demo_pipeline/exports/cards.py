@@ -48,7 +48,7 @@ _TOP = 44  # height of the title
 _MARGIN = 14
 _LABELS = 190  # width of the labels
 _VALUES = 70  # width of the numbers
-# Colours of the text, the background of bars, and the bars. The numbers are blue, green and red.
+# Colours of the text, the background of bars, and the bars, as blue, green and red.
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
@@ -218,10 +218,10 @@ def card_text(
     """Returns the text of a card.
 
     Args:
-        form: the form, which may have a template of its own; None: the dataset is the index.
+        form: the record format of the export, or None for the card of the trajectory dataset.
         stats: the numbers of the dataset.
         settings: the settings with which the dataset was built; they also name the license.
-        left_out: what was left out, with numbers.
+        left_out: the numbers of things that were left out.
         loaded: the files that `load_dataset` may load, and the dataset's folder.
         privacy: see `CommittedTrajectories.privacy`.
         longest: estimated tokens of the longest chat; 0 if there are no chats.
@@ -279,10 +279,11 @@ def _templates() -> "Environment":
 def _loadable(
     configs: Sequence[_CardConfig], stats: DatasetStats, root: Path
 ) -> Iterator[dict[str, Any]]:
-    """Yields each configuration with its files; `datasets` cannot load empty files.
+    """Yields the front matter of each configuration, without empty files.
 
-    The library `datasets` recognises cached data by the name of the folder and by these lines of
-    the card. The lines contain a digest of the files, so that changed files are read again.
+    The library `datasets` cannot load empty files. It recognises its cached data by the name of the
+    folder and by these lines of the card. The lines contain a digest of the files, so that changed
+    files are read again.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:
@@ -306,7 +307,7 @@ def yaml_text(text: str) -> str:
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the rows of a table of counts, with names escaped for Markdown."""
+    """Returns the first `_MOST_ROWS` counts and the sum of the rest, with names for Markdown."""
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     if not rest:

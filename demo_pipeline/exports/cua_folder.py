@@ -119,7 +119,7 @@ def _text(value: dict[str, Any]) -> str:
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
-    """Yields the folder of a stretch as a row."""
+    """Yields the row from which the folder for a stretch of consecutive steps is written."""
     top = f"{{split}}/{source.id}"
     prompt = stretch.prompt(source.instruction)
     first = stretch.steps[0].files

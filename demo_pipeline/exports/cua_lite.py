@@ -200,7 +200,7 @@ def lite_row(
     dims: tuple[str, str],
     others: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns a row before its split is known; `placed_row` completes the paths of its images.
+    """Returns a row whose split is not known yet; `placed_row` completes the paths of its images.
 
     Args:
         images: PNG files in the order of their indexes in `messages`.
@@ -225,7 +225,7 @@ def lite_row(
 def placed_row(
     row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """Returns a row with the paths of its images in a split; see `Form.place`."""
+    """Returns a row of `lite_row` with complete paths of images in a split; see `Form.place`."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
     return {**row, "images": images}
 
@@ -237,7 +237,7 @@ def lite_call(number: int, tool: str, arguments: Mapping[str, Any]) -> dict[str,
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
-    """Yields the row of a stretch."""
+    """Yields the row for a stretch of consecutive steps."""
     trajectory = source.trajectory
     prompt = stretch.prompt(source.instruction)
     question = [{"type": "image", "index": 0}, {"type": "text", "text": prompt}]
@@ -332,12 +332,12 @@ LITE_FORMAT = RecordFormat(_LiteRow, _row_images, _row_faults)
 
 
 def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "") -> File:
-    """Declares the tables in CUA-Lite's format to which a part of each row is written.
+    """Declares the files of a dataset that are tables in CUA-Lite's format, one for each split.
 
     Args:
-        part: name of the part; see `File.part`.
+        part: the part of an export's row that is a row of these tables; see `File.part`.
         dims: platform and task type.
-        below: the folder that contains `LITE_ROOT`; empty: the dataset's folder.
+        below: the folder that contains `LITE_ROOT`; if it is empty, the dataset's folder does.
         config: see `File.config`.
     """
 

@@ -109,7 +109,7 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
 
 
 def _units(at: Share | None) -> list[int]:
-    """Returns a place as CUA-Lite's coordinate, 0 to 1000; empty without a place."""
+    """Returns a place as CUA-Lite's coordinate, 0 to 1000, or [] for None."""
     return [round(share * _MAX) for share in at or ()]
 
 

@@ -63,8 +63,8 @@ from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 QWEN_VL = "qwen_vl"  # the folder of records for the training scripts of QwenLM and 2U1
-MADE = "cudag"  # in the output of the stage `records`, the folder of images that are not links
-# Colours in annotated screenshots. The numbers are red, green and blue.
+MADE = "cudag"  # folder of JPEGs and annotated screenshots in the output of the stage `records`
+# Colours in annotated screenshots, as red, green and blue.
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
 
@@ -79,8 +79,8 @@ def cudag_pictures(
 ) -> Mapping[str, str]:
     """Returns the images of a record: name in the dataset → source file; see `Form.pictures`.
 
-    The source of a JPEG or an annotated screenshot is the image that the stage `records` made, if
-    it made one, else the screenshot.
+    The source of a JPEG or an annotated screenshot is the image that the stage `records` made. If
+    the stage did not make the image, the source is the screenshot.
     """
     (path,) = record.files.values()
     source = candidate.source
@@ -96,7 +96,7 @@ def cudag_pictures(
 
 
 def _kept_image(source: DatasetTrajectory, image: str, screenshot: str) -> str:
-    """Returns the path of an image in a trajectory's records, or, if missing, the screenshot."""
+    """Returns the path of an image that the stage `records` made, or else of the screenshot."""
     kept = f"{MADE}/{image}"
     return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
@@ -107,14 +107,14 @@ def make_cudag_picture(
     """Writes an image that is not a link: an annotated screenshot, a JPEG or a copy.
 
     Args:
-        source: path of the screenshot, or of an image that was made from the screenshot before.
+        source: path of the screenshot, or of the finished image.
         target: path of the image to write.
-        record: the record that names the image.
+        record: the record that contains the name of the image.
         settings: the settings of the datasets.
 
     Returns:
-        See `Form.make_picture`. False: a JPEG cannot be made, because the screenshot cannot be
-        decoded.
+        True if the image was written. False if a JPEG cannot be made, because the screenshot cannot
+        be decoded. None if the image is a link, which the caller makes.
     """
     draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
     converts = target.endswith(".jpg") and not source.endswith(".jpg")
@@ -137,12 +137,12 @@ def make_cudag_picture(
 def prepare_cudag_pictures(
     candidate: Candidate, records: Iterable[KeptRow], settings: DatasetSettings, out: Path
 ) -> None:
-    """Writes JPEGs and annotated screenshots to the records; see `Form.prepare_pictures`.
+    """Writes JPEGs and annotated screenshots for the records; see `Form.prepare_pictures`.
 
-    The split of the trajectory is not known yet, and is predicted by the hash of the task. If the
-    prediction is the test split, annotated screenshots are made. The prediction is wrong if tasks
-    are joined or a group is moved to an empty split; then the build of the dataset makes the
-    missing images.
+    The split of the trajectory is not known yet, and is predicted by the hash of the task.
+    Annotated screenshots are made if the prediction is the test split. The prediction is wrong if
+    tasks are joined or a group of tasks is moved to an empty split. The build of the dataset then
+    makes the missing images.
     """
     without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
@@ -158,7 +158,7 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     """Draws the expected point and its tolerance on a copy of the screenshot.
 
     Returns:
-        Whether the copy was written. False: the screenshot cannot be decoded.
+        False if the screenshot cannot be decoded; then no copy is written.
     """
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
@@ -291,7 +291,7 @@ def _configuration(
 
 
 def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """Returns name and JSON value of the settings that decide about the records of a dataset."""
+    """Returns name and JSON value of the settings that determine the records of a dataset."""
     return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
@@ -377,11 +377,14 @@ _DATA = ("train", "val", "held_out")  # data.jsonl consists of the files of thes
 # Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
-_TASK = "task "  # start of a key, which the task type follows
+_TASK = "task "  # start of a key that ends with a task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the records of a trajectory, each with the parts for all splits."""
+    """Yields the records of a trajectory.
+
+    Each record has the parts for the files of every split, because the split is not known yet.
+    """
     for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
@@ -510,7 +513,7 @@ def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]
 
 
 def _family(directory: str) -> str:
-    """Returns prefix and user, the beginning of `<prefix>--<user>--<timestamp>`."""
+    """Returns `<prefix>--<user>`, the start of the name `<prefix>--<user>--<timestamp>`."""
     return directory.rpartition("--")[0]
 
 
@@ -546,10 +549,14 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 
 
 class CudagForm(Form):
-    """Adds images that are not links, records in other layouts, and directory names with a time."""
+    """The record format of the CUDAG dataset.
+
+    In addition to `Form`, it makes JPEGs and annotated screenshots, writes the records in further
+    layouts, and names the directory of a dataset with prefix, user and time.
+    """
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
-        """Counts the markers in the instruction, once for all prompts that contain it."""
+        """Counts the escaped markers in the instruction once, although every prompt contains it."""
         in_prompt = source.settings.prompt_style != "grounding"
         instruction = source.trajectory.task.instruction
         return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}
@@ -563,7 +570,7 @@ class CudagForm(Form):
     def make_picture(
         self, source: str, target: str, row: KeptRow, settings: DatasetSettings
     ) -> bool | None:
-        """Writes a JPEG, an annotated screenshot or a copy."""
+        """Writes a JPEG, an annotated screenshot or a copy; see `make_cudag_picture`."""
         return make_cudag_picture(source, target, row, settings)
 
     def derived_files(self, out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:

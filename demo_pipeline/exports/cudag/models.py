@@ -82,10 +82,11 @@ class CudagMetadata(NamedTuple):
         end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
         scroll_direction: up, down, left or right; empty for other actions.
         scroll_amount: notches.
-        presses: number of presses of a key, which is also the number of `key` calls; else 1.
+        presses: number of presses of a key, which is also the number of `key` calls; 1 for other
+            actions.
         trajectory_id: id of the demonstration.
-        step_index: 0-based; the final `terminate` has the index after the last step.
-        application: normalised name.
+        step_index: index from 0. The record that ends the task has the index after the last step.
+        application: normalised name of the application.
         reasoning: a sentence that explains the action.
         target_bbox: box of the target; [0, 0, 0, 0] if there is no target.
         tokens: estimated tokens of the record with its image and the system prompt.
@@ -109,7 +110,8 @@ class CudagMetadata(NamedTuple):
 
 
 _CLICKS = (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK)
-_LARGEST_SHARE = 0.1  # share of the screen's area; a larger container does not count as a target
+# Maximum area of a container that counts as a target, as a share of the screen's area.
+_LARGEST_SHARE = 0.1
 # Roles of containers, documents, tables and text areas, in which the exact point matters.
 _AREAS = frozenset(
     {

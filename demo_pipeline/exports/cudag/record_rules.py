@@ -71,7 +71,7 @@ class CudagFault(NamedTuple):
         """Returns the fault as a problem of a line in a file.
 
         Args:
-            file, line: the place.
+            file, line: the place of the fault.
             ours: whether this pipeline wrote the dataset.
 
         Returns:
@@ -181,8 +181,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    The CUDAG document does not define the keys that may be None; rules use them if they have the
-    type that this pipeline gives them.
+    The CUDAG document does not define the keys that may be None. Rules use such a key only if its
+    value has the type that this pipeline writes.
     """
 
     task_type: Text
@@ -259,8 +259,9 @@ class _OurTestMetadata(_OurMetadata):
     person_coords: _Pair
 
 
-_CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}  # field → code
-_REMEDIES = {  # code → remedy
+# Field → code of its problems, for fields with another name than the code.
+_CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}
+_REMEDIES = {  # problem code → remedy
     "image_path": "make the path relative, starting with images/",
     "tolerance": "give two integers from 0: RU on each axis",
 }
@@ -282,7 +283,7 @@ def _parsed(model: type[DocumentT], value: object) -> DocumentT | list[CudagFaul
 
 
 def _code(location: Location) -> str:
-    """Returns the problem code for a field: the key, in record or metadata, that contains it."""
+    """Returns the code of the problems of a field, which names a key of the record or metadata."""
     names = [part for part in location if isinstance(part, str)]
     if not names:
         return "record_type"
@@ -370,7 +371,7 @@ def _start_faults(metadata: _TestMetadata) -> Iterator[CudagFault]:
 def picture_faults(
     record: object, key: str, files: NamedFiles, folder: str
 ) -> Iterator[CudagFault]:
-    """Yields the faults of a record's image: it cannot be opened, or is not as the record says.
+    """Yields a fault if a record's image cannot be opened or contradicts the record.
 
     Args:
         record: the record, which may be invalid.
@@ -415,7 +416,7 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 
 
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    """Yields the faults that an image path has although the CUDAG document allows the path."""
+    """Yields the faults of an image path that the CUDAG document allows."""
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")
     if not path.endswith(endings):
@@ -540,7 +541,8 @@ def _our_metadata_faults(
     except ValidationError as error:
         for location, message in explain(error):
             yield ours("metadata_type", f"metadata.{field_name(location)}: {message}")
-    if unknown := len(metadata) - len(declared):  # not named: keys may be typed text
+    # The message does not name the unknown keys, because they may be typed text.
+    if unknown := len(metadata) - len(declared):
         yield ours("metadata_key", f"metadata has {counted(unknown, 'unknown keys')}")
 
 

@@ -1,9 +1,9 @@
 """Makes the CUDAG records of a trajectory: a record per step, and one that ends the task.
 
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata. Steps
-without a record still appear in the prompts of later records: off-screen steps without a
-coordinate, and steps that tool calls cannot fully express (held modifiers, drags with another
-button) with a note. Hidden actions appear there in words.
+without a record still appear in the prompts of later records. Steps outside the recorded screen
+appear there without a coordinate. Steps that tool calls cannot fully express, such as drags with
+another button, appear with a note. Hidden actions appear in words.
 """
 
 import json
@@ -64,7 +64,9 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
-HELD_KEY = "held_key"  # the answer would have more than `MOST_CALLS` calls, one for each press
+# Reason for leaving out a step whose key is pressed more than `MOST_CALLS` times: the answer would
+# have as many calls.
+HELD_KEY = "held_key"
 DRAFT_EXCLUSIONS = (  # reasons for which `record_drafts` leaves out a step or the end
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
@@ -77,7 +79,7 @@ DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
 
 
 def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """Returns the meaning of `pixels` in scrolls, as the settings choose it."""
+    """Returns the unit of `pixels` in scroll calls that the settings define."""
     return WheelUnits(units_per_notch(settings))
 
 
@@ -93,7 +95,7 @@ def tool_calls(
     Args:
         action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        settings: decide the meaning of `pixels` in scrolls.
+        settings: define the meaning of `pixels` in scrolls.
         seen: see `write_calls`.
         hovered: places where the pointer rests before the action, pixels of the screenshot.
     """
@@ -141,7 +143,8 @@ class RecordDraft(NamedTuple):
             instruction.
         calls: the correct answer.
         metadata: the metadata of the record.
-        tested: place and tolerance of its test; None: those in `metadata`.
+        tested: place and tolerance of the record's test; if it is None, the test uses the place and
+            the tolerance in `metadata`.
         hovered: places where the pointer rests before the action, pixels of the screenshot.
     """
 

@@ -1,1 +1,1 @@
-"""A recording as its recorder wrote it: meta, input log, key names, video, manifest."""
+"""Reads, checks and fingerprints the files of a recording: meta.json, input log and video."""

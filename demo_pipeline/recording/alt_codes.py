@@ -1,14 +1,14 @@
-"""Translates Alt codes of Windows: numbers on the keypad that type a character while Alt is held.
+"""Translates Windows Alt codes: a number typed on the keypad while Alt is held types a character.
 
-A number without a leading zero is looked up in the code page of the console (437 in the USA, 850 in
-Western Europe). A number with a leading zero is looked up in the code page of Windows (1252 in
-both). The log does not say which code pages the computer had.
+A number without a leading zero is looked up in the console's code page (437 in the USA, 850 in
+Western Europe). A number with a leading zero is looked up in the Windows code page (1252 in the USA
+and Western Europe). The log does not say which code pages the computer used.
 """
 
 from demo_pipeline.recording.key_names import Keyboard
 
 _CONSOLE_PAGES: tuple[str, ...] = ("cp437", "cp850")
-# Code pages of Windows for the languages that people type with the supported keyboard layouts.
+# Windows code pages of the languages that people type with the supported keyboard layouts.
 _WINDOWS_PAGES: tuple[str, ...] = (
     "cp1252",
     "cp1250",
@@ -23,10 +23,10 @@ _WESTERN_EUROPE = frozenset({"uk", "de", "es", "fr", "it"})
 
 
 def alt_code_character(digits: str, keyboard: Keyboard) -> tuple[str, bool]:
-    """Returns the character of an Alt code, and whether it is certain.
+    """Returns the character that an Alt code types, and whether the character is certain.
 
-    The character is empty if it is unknown. It is uncertain if the possible code pages differ, or
-    if the keyboard layout is uncertain.
+    The character is empty if it is unknown. It is uncertain if the code pages that the computer may
+    have used differ, or if the keyboard layout is uncertain.
     """
     number = int(digits)
     if not 0 < number <= _LARGEST:

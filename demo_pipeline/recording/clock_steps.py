@@ -1,12 +1,14 @@
 """Finds the lines at which the recorder's clock was set, and corrects the times after them.
 
-Time servers, sleep of the computer, and people set clocks. A recorder writes lines in the order in
-which the events happened. Therefore, a line that is much earlier than the lines before it has one
-of two causes: an input hook wrote it late from its buffer, or the clock was set back. A line far
+A clock is set by a time server, by a person, or when the computer wakes from sleep. Each such
+change is a clock step. A recorder writes lines in the order in which the events happened.
+Therefore, a line whose time is much earlier than the times before it has one of two causes: an
+input hook wrote the line late from its buffer, or the clock was set back. A line whose time is far
 beyond the end of the video shows that the clock was set forward.
 
-The log does not tell how much time really passed at a step. This module assumes the shortest
-plausible time; observation/clock later corrects it with the video.
+The log does not show how much time really passed between the lines before and after a clock step.
+This module assumes the shortest plausible time. Later, observation/clock uses the video to correct
+the assumed time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,25 +46,28 @@ CLOCK_STEPS_SCHEMA = described_schema(
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )
 
-# Milliseconds by which the time of a line may be earlier than the time of a line before it, because
-# events overtake each other in a queue. Of 1,371 lines from the hooks of four recorders, 0 were
-# late by more.
+# A line may be earlier than a line before it by up to this many milliseconds, because events can
+# overtake each other in a queue. None of 1,371 lines from the hooks of four recorders exceeded it.
 BACK_MS = 100
-# A block of lines that is late by more than this did not wait in a hook's buffer.
+# A block of lines that is late by more than this many milliseconds needs further evidence that it
+# waited in a hook's buffer; without such evidence, the clock was set back.
 SURELY_BACK_MS = 250
-LATEST_MS = 10_000  # the longest time by which a hook writes a line late
-BEFORE_START_MS = 5_000  # a time this long before the recording began comes from another clock
-# Times may be this far past the end of the video, because recorders may stop the video seconds
-# before the log.
+LATEST_MS = 10_000  # the longest delay with which a hook writes a line
+# A logged time that is earlier than the start of the recording by more than this was written by a
+# clock with another setting.
+BEFORE_START_MS = 5_000
+# Times may lie this many milliseconds past the end of the video, because some recorders stop the
+# video seconds before the log.
 BEYOND_MS = 10_000
-# At most this many lines that are far ahead of all others count as lines with damaged times.
+# Up to this many lines whose times are far ahead of all others are treated as damaged.
 FEW = 3
-USUAL_GAP_MS = 16  # assumed time between two moves if the log has no two moves of a motion
-# Assumed time across a step: too long to join clicks, scrolls or keys, too short for a pause.
+USUAL_GAP_MS = 16  # assumed time between two pointer moves if the log has no continuous motion
+# Assumed time between the lines before and after a clock step: too long to join clicks, scrolls or
+# keys into one action, and too short to count as a pause.
 APART_MS = 1_500
-_MOTION_MS = 250  # the longest time between two moves of the same motion
+_MOTION_MS = 250  # the longest time between two pointer moves of the same motion
 _MIN_STEP_PX = 2.0  # screen pixels; a moving pointer moves at least this far between two lines
-_WINDOW = 20_000  # lines of input that are examined before and after a line with an earlier time
+_WINDOW = 20_000  # lines of input examined on each side of a possible clock step
 _SCAN_MS = 60_000  # the longest time from the start of a scan to the writing of its line
 _PRESSES = frozenset({EventType.MOUSEDOWN.value, EventType.KEYDOWN.value})
 _RELEASES = frozenset({EventType.MOUSEUP.value, EventType.KEYUP.value})
@@ -78,7 +83,7 @@ class ClockStep(NamedTuple):
 
     @property
     def from_ms(self) -> int:
-        """Corrected time of the step's line, as in events.parquet; epoch milliseconds."""
+        """Corrected time of the first line after the step, as in events.parquet; epoch ms."""
         return self.logged_ms + self.moved_ms
 
 
@@ -88,9 +93,9 @@ def find_clock_steps(
     """Finds the lines of a log before which the recorder's clock was set, in line order.
 
     Args:
-        events: of the log, in the order of the lines.
-        video_ms: start and end of the video according to meta.timestamp, epoch milliseconds. None:
-            unknown; then steps forward are not found, because they look like rests of the person.
+        events: the parsed lines of the log, in file order.
+        video_ms: start and end of the video according to meta.timestamp, epoch milliseconds. If
+            None, forward steps are not found, because they look like pauses of the person.
     """
     inputs = [event for event in events if isinstance(event, Event) and event.event in INPUT_EVENTS]
     return _Finder(inputs, video_ms).steps() if inputs else []
@@ -102,7 +107,7 @@ class _Finder:
 
     Attributes:
         inputs: the input events, in the order of the lines.
-        video_ms: start and end of the video, epoch milliseconds; None: unknown.
+        video_ms: start and end of the video, epoch milliseconds; None if unknown.
         times: logged times of the input events, epoch milliseconds.
         start: start of the recording, epoch milliseconds.
     """
@@ -141,22 +146,21 @@ class _Finder:
         return steps
 
     def _late_until(self, part_start: int, position: int, moved_ms: int) -> int:
-        """Returns the end of a block of lines that a hook wrote late.
+        """Returns the end of a block of late lines, or `position` if the clock was set back.
 
         The block begins at `position`, whose time is earlier than some times before it. The block
-        ends before the first line whose time is at least as late as all times before `position`. If
-        the lines of the block are not late, the clock was set back before them. Then `position`
-        itself is returned.
+        ends before the first line whose time is at least as late as all times before `position`.
+        Either a hook wrote the lines of the block late, or the clock was set back before the block.
 
         Each hook writes its own lines in order. Therefore, lines of a hook are late only in
         comparison with lines of another hook. Lines from a late buffer all fit between two earlier
         lines, and the line after them has a later time again.
 
         Args:
-            part_start: position of the first line after the previous step; no line before it
-                counts.
-            position: of the first line of the block.
-            moved_ms: added to the times since the previous step, milliseconds.
+            part_start: position of the first line after the previous clock step. Earlier lines are
+                ignored.
+            position: position of the first line of the block.
+            moved_ms: milliseconds that correct the logged times since the previous clock step.
         """
         part_start = max(part_start, position - _WINDOW)
         before = self.times[part_start:position]
@@ -176,7 +180,7 @@ class _Finder:
         if len(in_order):
             ahead = earliest_overtaken - int(in_order.max())
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
-            return end  # the few lines with later times before the block have damaged times
+            return end  # the block is correct; a few lines before it have damaged, later times
         if first < latest_before - LATEST_MS or first + moved_ms < self.start - BEFORE_START_MS:
             return position
         if self._is_other_hook(part_start, position, end):
@@ -189,10 +193,9 @@ class _Finder:
         return position
 
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
-        """Returns whether two hooks explain the order: one for the pointer, another for keys.
+        """Returns whether separate hooks for the pointer and the keys explain the order of lines.
 
-        Two hooks explain the order if the lines of the pointer are in order among themselves, and
-        the lines of keys are, too.
+        They do if the pointer's lines are in order among themselves, and the keys' lines are, too.
         """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
@@ -204,16 +207,16 @@ class _Finder:
         return True
 
     def _names(self, positions: Iterable[int]) -> set[str]:
-        """Returns the keys and buttons that lines name, or `mousemove` and `mousewheel`."""
+        """Returns the key or button of each line, or the event's name if the line has neither."""
         items = (self.inputs[position] for position in positions)
         return {item.key or item.button or item.event for item in items}
 
     def _is_beyond(self, position: int, moved_ms: int, latest_ms: int) -> bool:
-        """Returns whether the clock was set forward before a position.
+        """Returns whether the clock was set forward before the line at `position`.
 
         The clock was set forward if the times jump beyond the end of the video, although the lines
-        after the jump together last no longer than the rest of the video. `latest_ms` is the latest
-        corrected time before the position.
+        after the jump would fit into the rest of the video. `latest_ms` is the latest corrected
+        time before `position`.
         """
         if self.video_ms is None:
             return False
@@ -229,17 +232,16 @@ class _Finder:
         return bool(int(part.max()) - int(part[0]) <= end + BEYOND_MS - latest_ms)
 
     def _step(self, position: int, latest_ms: int, earlier: Sequence[int]) -> ClockStep:
-        """Returns the clock step before a position.
+        """Returns the clock step before the line at `position`.
 
-        The time across the step is the shortest plausible time.
-
-        If the clock seems to be set back to an earlier offset (for example after corrupt times),
-        the earlier offset is used again.
+        If the clock seems to have returned to an earlier setting (for example after corrupt times),
+        the correction of that setting is used again. Otherwise, the shortest plausible time is
+        assumed to have passed between the lines before and after the step.
 
         Args:
-            position: of the first line after the step.
+            position: position of the first line after the step.
             latest_ms: latest corrected time before the step, epoch milliseconds.
-            earlier: offset of each part of the log so far, milliseconds; the first is 0.
+            earlier: correction for each part of the log so far, milliseconds; the first is 0.
         """
         item = self.inputs[position]
         time = int(self.times[position])
@@ -258,9 +260,10 @@ class _Finder:
         return ClockStep(item.event_index, time, latest_ms + gap - time, gap)
 
     def _is_twin(self, position: int) -> bool:
-        """Returns whether a second hook wrote the previous line again.
+        """Returns whether the line only repeats the previous line, written by a second hook.
 
-        Two equal lines of the wheel prove nothing, because such lines are usual.
+        Equal lines of the mouse wheel do not count as repeats, because a wheel often logs the same
+        line several times in a row.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
@@ -277,10 +280,10 @@ class _Finder:
         return round(typical)
 
     def _goes_on(self, position: int) -> bool:
-        """Returns whether the person was acting when the clock was set before a position.
+        """Returns whether the person was acting when the clock was set before `position`.
 
-        The person was acting if the pointer was moving evenly, or if a button or key was held
-        across the step.
+        The person was acting if the pointer was moving evenly, or if a button or key was pressed
+        before the clock step and released after it.
         """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:
@@ -306,8 +309,9 @@ def moved_events(
 ) -> Iterator[Event | Rejected]:
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
-    A scan may have begun before a step although its line comes after the step. Then the scan gets
-    whichever of both corrections brings its time closer to the input before it.
+    An accessibility scan may have begun before a clock step although its line comes after the step.
+    If the correction after the step moves a scan far from the last input, the correction before the
+    step is used if it brings the scan closer.
     """
     moved_ms = 0
     previous_moved_ms = 0
@@ -340,7 +344,7 @@ def read_clock_steps(folder: Path) -> list[ClockStep]:
 
 
 def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
-    """Returns a problem for each clock step, with the direction and the seconds."""
+    """Returns a problem for each clock step that names the direction and size of the step."""
     remedy = (
         "nothing, if the screenshots after it are right; where the video does not show how far the "
         "clock was set, actions after it are left out"

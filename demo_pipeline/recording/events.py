@@ -87,17 +87,17 @@ def build_events(
     recorded_at: datetime | None = None,
     video_s: float | None = None,
 ) -> dict[str, Any]:
-    """Writes the tables of a log and returns the summary of the stage.
+    """Converts an input log to the stage's four tables and returns the summary of the stage.
 
-    The needed memory does not grow with the length of the log, unless lines are far out of order.
+    Memory use does not grow with the length of the log, unless lines are far out of order.
 
     Args:
-        log: input_log.jsonl.
+        log: path of input_log.jsonl.
         out: the folder to write to.
-        recorded_at: meta.timestamp, for logs whose times count from the start of the recording;
-            None: unknown.
-        video_s: length of the video, seconds. With `recorded_at`, it shows whether the clock was
-            set forward. None: unknown.
+        recorded_at: meta.timestamp, or None if unknown. It is needed for logs whose times count
+            from the start of the recording.
+        video_s: length of the video in seconds, or None if unknown. Together with `recorded_at`, it
+            shows whether the clock was set forward.
 
     Raises:
         DemonstrationError: the log has more than `_MAX_LINES` lines.
@@ -152,9 +152,10 @@ def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, An
 def _clock_steps(
     log: Path, scale: TimeScale, recorded_at: datetime | None, video_s: float | None
 ) -> list[ClockStep]:
-    """Finds where the recorder's clock was set.
+    """Finds the lines before which the recorder's clock was set.
 
-    A log whose times are in order and within the video has no step, and is not read again.
+    If the times are in order and within the video, the clock was not set, and the log is not read
+    again.
     """
     video_ms = None
     if recorded_at is not None and video_s is not None:
@@ -182,10 +183,10 @@ def _time_scale(log: Path, recorded_at: datetime | None = None) -> TimeScale:
 
 
 def too_many(what: str, line: int, limit: int) -> DemonstrationError:
-    """Returns the error for a log that has too many lines or actions for a demonstration.
+    """Returns the error for a log that has too many lines or actions.
 
     Args:
-        what: plural of the things that are counted, such as `lines`.
+        what: plural noun for the counted things, such as `lines`.
         line: 1-based number of the first line beyond the limit.
         limit: the largest accepted number.
     """
@@ -259,9 +260,9 @@ _NEEDED_COLUMN = {
 
 
 def check_event_values(folder: Path) -> list[Problem]:
-    """Checks that each event has the value that its type needs, and that no time is far off.
+    """Checks that each event has the value that its type needs, and that no time is an outlier.
 
-    Of each kind of fault, only the first row is reported.
+    For each kind of fault, only the first row is reported.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - only for checks
 
@@ -320,8 +321,8 @@ def require_events(summary: Mapping[str, Any]) -> list[Problem]:
 def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
     """Returns a problem if the times of the log are a day or more away from `recorded_at`.
 
-    The median of the times is compared with `recorded_at`, which is meta.timestamp. All accepted
-    lines are near the median, because others were rejected.
+    The median of the times is compared with `recorded_at`, which is meta.timestamp. All other
+    accepted times are near the median, because lines with distant times were rejected.
     """
     events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
     if not events.num_rows:

@@ -2,12 +2,12 @@
 
 `Event` and `Rejected` declare the columns of events.parquet, rejected.parquet and trees.parquet as
 annotated fields. Unknown fields of a line are ignored. A line with a value of a wrong type is
-rejected. Accessibility trees, half a megabyte each, are skipped without being decoded. actions/
-interprets the events.
+rejected. Accessibility trees, about half a megabyte each, are skipped without being decoded.
+actions/ interprets the events.
 
-The documented unit of times is epoch milliseconds. Some recorders write seconds with a fraction,
-microseconds or nanoseconds. Others write milliseconds since the recording began. The unit is found
-by the magnitude of the times. Lines with a time too far from the others are rejected.
+The documented unit of times is epoch milliseconds. Some recorders write epoch seconds with a
+fraction, microseconds or nanoseconds. Others write milliseconds since the recording began. The
+magnitude of the times shows the unit. Lines with a time too far from the others are rejected.
 """
 
 import re
@@ -51,7 +51,7 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
-# A line of an imported recording that stands for input which the recorder did not log.
+# Name of the event in imported recordings that marks input which the recorder withheld.
 WITHHELD_EVENT = "redacted"
 # Undocumented events that recorders in use are known to write.
 _RECORDER_EVENTS = frozenset(
@@ -64,9 +64,9 @@ _RECORDER_EVENTS = frozenset(
 
 
 def public_event_name(raw: str) -> str:
-    """Returns the name of an event in a form that logs and metadata may show.
+    """Returns an event's name in a form that is safe to show in logs and metadata.
 
-    An unknown name may be private, such as typed text. Therefore, only its length is shown.
+    An unknown name may contain private text. Therefore, only the length of the name is shown.
     """
     if raw in DOCUMENTED_EVENTS or raw in _RECORDER_EVENTS:
         return raw
@@ -74,11 +74,11 @@ def public_event_name(raw: str) -> str:
 
 
 def shape_of(kind: str, text: str) -> str:
-    """Describes a logged text that may be private by its length: `unknown key, 7 characters`.
+    """Describes a possibly private text only by its length, as in `unknown key, 7 characters`.
 
     Args:
         kind: the kind of thing that the text should name, such as `key`.
-        text: as logged.
+        text: the logged text.
     """
     return f"unknown {kind}, {len(text)} character{'s' if len(text) != 1 else ''}"
 
@@ -92,7 +92,8 @@ _TYPES: Mapping[str, Any] = {
     "anything": object,
 }
 _NUMBER, _TEXT, _FLAG, _LIST, _OBJECT, _ANYTHING = _TYPES
-_Form = str | Mapping[str, Any]  # a key of `_TYPES`; for an object: key → form of the key's value
+# Expected type of a JSON value: a key of `_TYPES`, or for an object, field name → expected type.
+_Form = str | Mapping[str, Any]
 _POSITION_MEMBERS = {"x": _NUMBER, "y": _NUMBER}
 _QUERY = {"element": _ANYTHING, "position": _POSITION_MEMBERS}
 _DATA = {"duration": _NUMBER, "focused_element": _ANYTHING, "queries": _OBJECT, "tree": _LIST}
@@ -109,9 +110,13 @@ _NODE = {
 
 
 def scan_fault(scan: Any) -> str:
-    """Describes where and how a parsed line of a scan first deviates from the documented form.
+    """Describes the first difference between an accessibility scan and its documented format.
 
-    The result is empty if nothing deviates. It never quotes logged values.
+    Args:
+        scan: a line of the log, parsed from JSON.
+
+    Returns:
+        The path and the fault, without logged values. Empty if the scan has the documented format.
     """
     if fault := _fault(scan, _SCAN, ""):
         return fault
@@ -127,9 +132,10 @@ def scan_fault(scan: Any) -> str:
 
 
 def _tree_fault(root: Any, where: str) -> str:
-    """Describes the first fault of a tree; empty: no fault. Nodes are numbered in document order.
+    """Describes the first fault of an accessibility tree, or returns an empty string.
 
-    The tree is read without recursion, so it may have any depth.
+    The description numbers the nodes in document order. The tree is read without recursion, so it
+    may have any depth.
     """
     pending = [root]
     number = 0
@@ -143,7 +149,7 @@ def _tree_fault(root: Any, where: str) -> str:
 
 
 def _fault(value: Any, form: _Form, where: str) -> str:
-    """Describes the first deviation of a value from a form; empty: the value fits.
+    """Describes where a JSON value differs from its expected type, or returns an empty string.
 
     `where` is the path to the value in the line, such as `data.tree[0]`.
     """
@@ -226,8 +232,8 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# A longer line is rejected without being decoded. The longest known scan has 4 MB. From reading the
-# scan to building its steps, a scan with 120,000 elements (about 30 MB) took 1.33 GB of memory.
+# A longer line is rejected without being decoded. The longest known scan has 4 MB. A scan with
+# 120,000 elements (about 30 MB) took 1.33 GB of memory until the recording's steps were built.
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
@@ -235,9 +241,9 @@ BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
     """Yields the 1-based number, the byte offset, the length and the bytes of each line.
 
-    Lines end with LF. A CR before it and a BOM at the start of the file are not part of a line. The
+    Lines end with LF or CR LF. A BOM at the start of the file is not part of the first line. The
     length excludes the line end. The bytes include the line end, because removing it would copy the
-    line. Instead of the bytes, None is yielded if the line is longer than `limit`.
+    line. If the line is longer than `limit`, None is yielded instead of the bytes.
     """
     offset = 0
     number = 0
@@ -258,18 +264,19 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
         yield number, start, length, raw if length <= limit else None
 
 
-# Times that are farther from the others than this are damaged, because recordings take minutes, and
-# clocks in wrong time zones differ by less.
+# A time that is farther than this from the median is damaged, because recordings take minutes, and
+# a wrong time zone shifts all times by less than a day.
 DAY_MS = 24 * 3600 * 1000
-# Limit for logged times, because an integer of hundreds of digits does not fit into a float.
+# Larger logged times are cut to this, because an integer of hundreds of digits does not fit into a
+# float.
 _FAR = 1e30
-# Maximum number of times that are kept for the median; of a longer log, every n-th time.
+# Maximum number of times kept to compute the median. In a longer log, only every n-th time is kept.
 _MAX_TIMES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class _TimeUnit:
-    """A unit of time: its name, and how many milliseconds it has."""
+    """A unit of time: its name and its length in milliseconds."""
 
     name: str
     milliseconds: float
@@ -287,7 +294,8 @@ class _TimeUnit:
     def duration_ms(self, value: float) -> float:
         """Converts a logged duration to milliseconds.
 
-        If the conversion would give less than 1 ms, the duration already is in milliseconds.
+        If the conversion would shorten the duration to less than 1 ms, the value is assumed to be
+        in milliseconds already.
         """
         converted = self.to_ms(value)
         return value if 0 < converted < 1 <= value else converted
@@ -295,7 +303,7 @@ class _TimeUnit:
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
 # For times from 2014 to about the year 5000, the size of the number shows the unit. Other times are
-# read as milliseconds: the examples of the format document are from 1970.
+# read as milliseconds, such as those of the examples in the format document, which are from 1970.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
@@ -308,17 +316,17 @@ _OTHER_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Unit and origin of the times of a log, and facts about their order and range.
+    """Unit and origin of a log's times, and facts about their order and range.
 
     Attributes:
-        unit: of most lines.
-        median_ms: median of all times, epoch milliseconds. None: unknown, or before 2014. Most
-            times of such a log are wrong, so single damaged times cannot be recognised.
-        origin_ms: epoch milliseconds of the logged time 0. This is 0, or the start of the recording
-            if the logged times count from there.
-        back_ms: the largest difference by which the time of a line of input is earlier than the
-            time of a line before it, milliseconds.
-        last_ms: the latest time of input, epoch milliseconds.
+        unit: the unit that most lines use.
+        median_ms: median of all times, epoch milliseconds. None if it is unknown or before 2014;
+            most times of such a log are wrong, so single damaged times cannot be recognised.
+        origin_ms: epoch milliseconds of the logged time 0. This is the start of the recording if
+            the logged times count from there, otherwise 0.
+        back_ms: the most by which an input line is earlier than an input line before it,
+            milliseconds.
+        last_ms: the latest time of an input line, epoch milliseconds.
     """
 
     unit: _TimeUnit = MILLISECONDS
@@ -330,7 +338,8 @@ class TimeScale:
     def to_epoch_ms(self, value: float) -> float:
         """Converts a logged time to epoch milliseconds without rounding.
 
-        Single lines may have epoch times although all others count from the recording's start.
+        In a log whose times count from the start of the recording, a line with an epoch time keeps
+        this time.
         """
         milliseconds = self.unit.to_ms(value)
         return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
@@ -353,7 +362,7 @@ def _cut(value: float) -> float:
 
 
 def unit_of_time(value: float) -> _TimeUnit:
-    """Returns the unit in which `value` is a time since 2014; without such a unit, milliseconds."""
+    """Returns the unit in which `value` is a time after 2014, or milliseconds if no unit fits."""
     if _EARLIEST_MS <= value < _LATEST_S * 1000:
         return MILLISECONDS
     for unit in _OTHER_UNITS:
@@ -363,16 +372,17 @@ def unit_of_time(value: float) -> _TimeUnit:
 
 
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
-    """Finds the unit and the origin of the times of a log; reads `stream` to its end.
+    """Reads a log to its end to find the unit and the origin of its times.
 
-    The unit of most lines is chosen; in a tie, the unit that occurs first. Lines without a readable
-    time are ignored. If the median of the times is less than a day, the times count from the
-    recording's start. This is more reliable than `timestamp_type` in input_log_meta.json, because
-    uploaders add that file to older logs.
+    The unit that most lines use is chosen. If two units are equally frequent, the unit that occurs
+    first is chosen. Lines without a readable time are ignored. If the median of the times is less
+    than a day, the times count from the recording's start. The median is more reliable than
+    `timestamp_type` in input_log_meta.json, because uploaders add input_log_meta.json to older
+    logs.
 
     Args:
         stream: the log.
-        recorded_at: meta.timestamp; None: unknown.
+        recorded_at: meta.timestamp, or None if unknown.
     """
     units: Counter[_TimeUnit] = Counter()
     times = array("d")
@@ -426,19 +436,19 @@ def time_unit_problems(scale: TimeScale) -> list[Problem]:
 MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds of the year 3000
 MAX_PIXELS = 10_000_000  # largest distance of a coordinate from the origin
 MAX_DELTA = 1_000_000  # largest number of wheel units in an event
-# Maximum number of elements inside each other; the deepest known page has 120.
+# Maximum depth of an accessibility tree; the deepest known page has 120 levels.
 MAX_TREE_LEVELS = 490
 _MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # each element is an object in a list
 _DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # recursion limit while decoding; leaves room for the callers
-# Maximum number of JSON objects in the line of a scan. An element has three, and a screen has some
-# thousand elements.
+# Maximum number of JSON objects in the line of an accessibility scan. An element has three objects,
+# and a screen has a few thousand elements.
 _MAX_SCAN_OBJECTS = 200_000
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = re.compile(rb"([\[{]+)|[\]}]+")
 
 
 class _Data(msgspec.Struct, gc=False):
-    """The fields of `data` that a documented event may have; all others are skipped."""
+    """The documented fields of an event's `data`; other fields are skipped."""
 
     x: float | None = None
     y: float | None = None
@@ -458,15 +468,15 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct):
-    """A line whose `data` is not decoded."""
+    """A line of the log whose field `data` stays undecoded JSON."""
 
     event: str
     time: int | float
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-# Half of a surrogate pair as recorders in Python write it: as an escape or as three bytes. JSON
-# decoders accept neither.
+# Half of a surrogate pair, in the two ways in which recorders in Python write it: as an escape or
+# as three bytes. JSON decoders accept neither.
 _HALF = re.compile(
     rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"'
     rb'(?:\s*,\s*"actual_char"\s*:\s*null)?',
@@ -479,7 +489,7 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 class _LineError(Exception):
-    """The reason for which a line is rejected."""
+    """Raised when a line is rejected; states the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -491,12 +501,11 @@ def parse_log(
 ) -> Iterator[Event | Rejected]:
     """Yields an `Event` or a `Rejected` for each line, in file order.
 
-    The needed memory does not grow with the log. Open the file with `buffering=BUFFER_BYTES`,
+    Memory use does not grow with the log. Open the file with `buffering=BUFFER_BYTES`,
     because Python's default buffer is slow for the long lines of scans.
 
     Args:
-        stream: the log. Lines end with LF. A CR before it and a BOM at the start of the file are
-            not part of a line.
+        stream: the log. Lines end with LF or CR LF. A BOM at the start of the file is ignored.
         scale: converts the times. A line whose time is far from the median is rejected.
         max_line_bytes: a longer line is rejected without being decoded.
     """
@@ -522,7 +531,7 @@ def parse_log(
 
 
 def _decode_documented(line: bytes) -> _Line | None:
-    """Decodes a valid line of a documented event; None: `_decode_any` has to decode the line."""
+    """Decodes a line of a documented event, or returns None if only `_decode_any` can read it."""
     try:
         parsed = _decode_line(line)
         _check_utf8(line)
@@ -534,10 +543,10 @@ def _decode_documented(line: bytes) -> _Line | None:
 
 
 def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
-    """Decodes a line without its line end.
+    """Decodes any line, given without its line end.
 
     Raises:
-        _LineError: the line cannot be read; with the reason.
+        _LineError: the line cannot be read; the error states the reason.
     """
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
@@ -545,9 +554,9 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
-        # The depth at which the decoder raises this error depends on its caller, but the accepted
-        # depth must not. Therefore, the levels are counted, and the line is decoded with a higher
-        # limit.
+        # The depth at which the decoder raises this error depends on the caller's depth of
+        # recursion, but the accepted depth of JSON must not. Therefore, the levels of the line are
+        # counted, and the line is decoded again with a higher recursion limit.
         pass
     if _json_levels(line) > _MAX_JSON_LEVELS:
         message = f"JSON is nested more than {_MAX_JSON_LEVELS} levels deep, as a tree of more than"
@@ -591,8 +600,8 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
 def _as_unit(half: re.Match[bytes]) -> bytes:
     """Replaces half of a surrogate pair by rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
 
-    If the half was logged as the key's name, the key has no name. Then the name becomes
-    `Unknown(0)`, and the half becomes the typed character.
+    If the recorder logged the half as the key's name, the name becomes `Unknown(0)`, and the half
+    becomes the typed character.
     """
     unit = int(half[2], 16) if half[2] else ord(half[3].decode(errors="surrogatepass"))
     name = b'"key":"Unknown(0)",' if half[1].lower() == b"key" else b""
@@ -612,7 +621,7 @@ def _documented_event(
     _check_data(event, data)
     char = data.actual_char
     if char is not None and not isinstance(char, str):
-        # A value that is neither a text nor an object is put into a list, which readers reject.
+        # A value of another type is put into a list, so that later stages find it unreadable.
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
     duration = -1.0
     if data.duration is not None:
@@ -662,14 +671,14 @@ def _undocumented_event(
     """Returns an undocumented event with its raw payload.
 
     Args:
-        number: of the line.
-        offset: of the line in the file, bytes.
-        line: without its line end.
+        number: 1-based number of the line.
+        offset: byte offset of the line in the file.
+        line: the line without its line end.
         scale: converts the time.
-        decode_error: why the line is not a valid documented event.
+        decode_error: the decoder's message if the line is not a valid documented event.
 
     Raises:
-        _LineError: the event is documented after all, or its line cannot be read.
+        _LineError: the event is a documented event with a wrong value, or the line cannot be read.
     """
     _check_utf8(line)
     try:
@@ -711,7 +720,7 @@ def _time(value: float, scale: TimeScale) -> int:
 
 
 def _without_content(message: str) -> str:
-    """Replaces a decoder's message if this message may quote the line, which may be private."""
+    """Replaces a decoder's message that may quote the line, because the line may be private."""
     if "'" in message or '"' in message:
         return "line does not fit the format"
     return message

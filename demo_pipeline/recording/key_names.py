@@ -1,13 +1,15 @@
-"""Translates logged key names to physical keys, and logged values to typed characters.
+"""Translates logged key names to physical keys, and logged characters to typed characters.
 
-- Tables of the names that recorders log on each platform, for the US and the UK keyboard.
-  keyboard_layouts.py has the other keyboards.
-- The usual keyboard layout of a locale, and the characters for which that layout is uncertain.
-- The names that may be shown to people. Other names may be private, such as typed text.
-- The typed character in `actual_char`. Newer recorders log the character itself, an empty string,
-  or the debug print of `UnicodeInfo` of the Rust crate rdev, with Rust's escape sequences.
+This module contains:
 
-actions/keyboard.py reads sequences of keys.
+- The key names that recorders log on each platform, for the US and UK keyboards. The other
+  keyboards are in keyboard_layouts.py.
+- The usual keyboard layout of a locale, and the characters for which this layout is uncertain.
+- The rule for which logged names may be shown to people. A name in no table may be private text.
+- The parser for the logged field `actual_char`, the typed character. Newer recorders log the
+  character itself, an empty string, or Rust's debug print of a `UnicodeInfo` of the crate rdev.
+
+Sequences of keys are interpreted in actions/keyboard.py.
 """
 
 import re
@@ -34,16 +36,16 @@ class Key:
     """A physical key.
 
     Attributes:
-        name: pyautogui's lower-case name (`ctrl`, `enter`, `a`, `f1`); for an unknown key the
-            logged name. The name of a printable key is its unshifted character.
+        name: pyautogui's lower-case name (`ctrl`, `enter`, `a`, `f1`), or the logged name of an
+            unknown key. The name of a printable key is its unshifted character.
         char: character without Shift; empty for keys that type nothing.
         shifted: character with Shift.
-        altgr: character with AltGr; empty: none, or unknown.
-        both: character with Shift and AltGr; empty: none, or unknown.
-        modifier: whether it is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
+        altgr: character with AltGr; empty if there is none or it is unknown.
+        both: character with Shift and AltGr; empty if there is none or it is unknown.
+        modifier: whether the key is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
         side: left or right, for keys that exist twice.
-        keypad: whether it is on the numeric keypad, where Num Lock decides its meaning.
-        known: False: the logged name is in no table.
+        keypad: whether the key is on the numeric keypad, where Num Lock decides its meaning.
+        known: whether the logged name is in one of the tables of key names.
     """
 
     name: str
@@ -60,7 +62,7 @@ class Key:
 # Character of a key without Shift → its character with Shift.
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
-# Character of a key alone → its character with AltGr.
+# Character of a key without modifiers → its character with AltGr.
 _UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
 # With Shift, Apple's British layout differs from the US layout only in the key 3.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
@@ -79,25 +81,25 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 # Logged names of printable keys other than letters and digits, with their unshifted characters. The
-# first three lines are names of Windows recorders, the last two of recorders on macOS and Linux.
+# first three lines come from Windows recorders, the last two from recorders on macOS and Linux.
 _SYMBOLS = _pairs(r"""
     BackTick ` BackSlash \ ForwardSlash / Plus = Minus - FullStop . Comma ,
     LeftSquareBracket [ RightSquareBracket ] SemiColon ; Apostrophe ' Hash #
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# The key code that xkeyboard-config calls LVL3: another AltGr, for which rdev has no name. Programs
-# that type in place of a person send this key code.
+# A second AltGr key, which xkeyboard-config calls LVL3 and rdev has no name for. Programs that
+# simulate typing send its key code.
 _LEVEL3_OF_X = "Unknown(92)"
 # Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard. For
 # example, Ctrl with the key of the Cyrillic letter es is Ctrl+C.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → logged name → unshifted character, for names that `_SYMBOLS` maps to a wrong
-# character. Recorders on Linux and macOS name a key by its place, recorders on Windows by its
-# character. On a Mac, a name stands for a key code. `BackQuote` is code 50 and types ` even on
-# keyboards that have this key next to the left Shift. `IntlBackslash` is code 10, which only
-# keyboards with an extra key left of the 1 have.
+# (layout, platform) → logged name → unshifted character. The table contains the names that
+# `_SYMBOLS` maps to a wrong character. Recorders on Linux and macOS name a key by its place,
+# recorders on Windows by its character. On a Mac, a name stands for a key code. `BackQuote` is key
+# code 50 and types ` even on keyboards that have this key next to the left Shift. `IntlBackslash`
+# is key code 10, which exists only on keyboards with an extra key left of the 1.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -143,12 +145,13 @@ _MODIFIERS: dict[tuple[str, Side], str] = {
 def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     """Returns the key that a recorder logs as `raw`.
 
-    A name that is in no table gives a `Key` with this name and `known=False`, which types nothing.
+    If no table contains `raw`, the result is a `Key` with this name and `known=False`, which types
+    nothing.
 
     Args:
-        raw: name as logged.
-        platform: `windows`, `macos` or `linux`. Empty: unknown; keys then have their characters on
-            Windows.
+        raw: the logged key name.
+        platform: `windows`, `macos` or `linux`, or empty if unknown. For an unknown platform, the
+            keys type the same characters as on Windows.
         layout: keyboard layout.
     """
     key = _table(layout, platform).get(raw)
@@ -163,10 +166,10 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 def differing_characters(
     layout: KeyboardLayout, other: KeyboardLayout, platform: str
 ) -> frozenset[str]:
-    """Returns the characters of `layout` whose key types another character with the layout `other`.
+    """Returns the characters of `layout` whose keys type other characters in the layout `other`.
 
-    The keypad is left out: its only difference is the decimal point, and other keys type points and
-    commas as well.
+    The keypad is ignored. Only its decimal point differs between layouts, and points and commas can
+    be typed with other keys, too.
     """
     other_keys = _table(other, platform)
     characters: set[str] = set()
@@ -182,7 +185,10 @@ def differing_characters(
 
 @cache
 def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
-    """Returns logged name → key, for all names of recorders on all platforms."""
+    """Returns the keys of a layout on a platform by logged name.
+
+    The table contains the names that the recorders of all platforms log.
+    """
     shifted = _US_SHIFTED
     if layout == "uk":
         shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
@@ -228,13 +234,13 @@ def output_key_names() -> frozenset[str]:
     return frozenset({key.name for table in tables for key in table.values()} | {"clear"})
 
 
-# Names with a number. Recorders log them for keys and buttons for which the recorder's library has
-# no name.
+# Logged names with a number, which stand for keys and buttons without a name in the recorder's
+# input library.
 _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
-# Names that occur only in the library multiinput, used by recorders on Windows. Then names that
-# occur only in rdev.
+# Names used only by the library multiinput of Windows recorders, followed by names used only by the
+# library rdev.
 _ONLY_WINDOWS = {*string.ascii_uppercase, *_DIGIT_WORDS} | _words("""
     LeftCtrl RightCtrl LeftAlt RightAlt Numlock Left Right Up Down Add Subtract Multiply Divide
     Decimal Separator BackTick Hash ForwardSlash Plus FullStop LeftSquareBracket
@@ -256,10 +262,10 @@ _UNUSED_NAMES = _words("""
 
 
 def platform_of_keys(names: Iterable[str]) -> str:
-    """Returns the platform whose recorder logs these key names; empty: the names leave doubt.
+    """Returns the platform whose recorders log these key names, or empty if it is uncertain.
 
-    Recorders on Windows use other names than recorders on macOS and Linux. The latter use the same
-    names on both platforms, but only a Mac has the key `Function`.
+    Recorders on Windows use different names than recorders on macOS and Linux. The names are the
+    same on macOS and Linux, but only a Mac has the key `Function`.
     """
     seen = set(names)
     windows = seen & _ONLY_WINDOWS
@@ -270,12 +276,12 @@ def platform_of_keys(names: Iterable[str]) -> str:
 
 
 def public_name(raw: str, kind: str = "key") -> str:
-    """Returns a logged key name in a form that may be shown: the name if recorders use it.
+    """Returns a logged key name, or only its length if no recorder is known to use the name.
 
-    Any other name may be typed text. Then the result only tells its length.
+    An unknown name may be private, such as typed text, and must not be shown.
 
     Args:
-        raw: name as logged.
+        raw: the logged name.
         kind: `key` or `button`.
     """
     if raw in _UNUSED_NAMES or lookup(raw).known or _NUMBERED.fullmatch(raw):
@@ -284,9 +290,9 @@ def public_name(raw: str, kind: str = "key") -> str:
 
 
 def public_key(name: str) -> str:
-    """Returns the name of a key of a hotkey in a form that logs and metadata may show.
+    """Returns the name of a hotkey's key in a form that is safe to show in logs and metadata.
 
-    Single characters and names from the tables are shown. Of any other name, only the length is
+    Single characters and names from the tables are shown. For any other name, only its length is
     shown.
     """
     return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)
@@ -302,8 +308,8 @@ _OTHER_PUNCTUATION = _words(
 )
 # Languages whose usual keyboard has other letters or unshifted digits.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
-# Language → countries in which the layout of the same name is usual; "": a locale without a
-# country.
+# Language → countries in which the layout of the same name is usual. "" stands for a locale without
+# a country.
 _COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
 OTHER_PUNCTUATION = "other punctuation"
 OTHER_LETTERS = "other letters"
@@ -313,9 +319,9 @@ def layout_of_locale(locale: str) -> str | None:
     """Returns the usual keyboard layout of a locale.
 
     Returns:
-        A name of `LAYOUTS`. If the usual layout is not in `LAYOUTS`, `OTHER_PUNCTUATION` or
-        `OTHER_LETTERS` says how this layout differs from the US layout. None: the layout is
-        unknown.
+        A name from `LAYOUTS`. If the usual layout is not in `LAYOUTS`, the result is
+        `OTHER_PUNCTUATION` or `OTHER_LETTERS`, which says how the usual layout differs from the US
+        layout. None if the usual layout is unknown.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None:
@@ -333,14 +339,13 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-# First: languages that are typed with an input method. Second: countries that write traditional
-# Chinese, where the input methods Bopomofo and Cangjie are usual.
-_INPUT_METHODS = _words("zh ja ko vi")
+_INPUT_METHODS = _words("zh ja ko vi")  # languages that are typed with an input method
+# Places that write traditional Chinese, where the input methods Bopomofo and Cangjie are usual.
 _TRADITIONAL = _words("TW HK MO")
 
 
 def input_method_of(locale: str) -> str:
-    """Returns the language of a locale if people type it with an input method; else empty.
+    """Returns the language of a locale if it is typed with an input method, otherwise empty.
 
     The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese.
     """
@@ -376,9 +381,9 @@ _ARRANGEMENTS = frozenset({"qwerty", "qwertz", "azerty"})
 
 
 def layout_of_keyboard(name: str) -> str:
-    """Returns the layout of a keyboard, by the name that Windows recorders write into meta.json.
+    """Returns the layout for a keyboard name that a Windows recorder wrote into meta.json.
 
-    The result is a name of `LAYOUTS`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`.
+    The result is a name from `LAYOUTS`, or `OTHER_PUNCTUATION` or `OTHER_LETTERS`.
     """
     country, _, arrangement = name.casefold().rpartition("-")
     if arrangement not in _ARRANGEMENTS:
@@ -388,22 +393,19 @@ def layout_of_keyboard(name: str) -> str:
 
 @dataclass(frozen=True)
 class Keyboard:
-    """The keyboard of a recording.
+    """The keyboard layout of a recording, and whether the layout is certain.
 
     Attributes:
-        layout: gives the character of a key if the recorder logged no character.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have another layout; the
-            value says how the other layout differs. Empty: the layout is certain.
+        layout: the layout that decides a key's character if the recorder logged no character.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used another layout;
+            the value says how the other layout differs. Empty if the layout is certain.
     """
 
     layout: KeyboardLayout
     other: str = ""
 
     def is_doubtful(self, char: str, platform: str) -> bool:
-        """Returns whether the key of `char` may have typed another character.
-
-        `char` is the character of the key in `layout`.
-        """
+        """Returns whether a key that types `char` in `layout` may have typed another character."""
         if not self.other or char.isspace():
             return False
         varies = not char.isalnum() and char in _varying(self.layout, platform)
@@ -412,10 +414,10 @@ class Keyboard:
 
 @cache
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
-    """Returns the characters of a layout whose keys type other characters with other layouts.
+    """Returns the characters of a layout whose keys type something else in another layout.
 
-    The layouts `fr` and `ru` do not count as other layouts, because even their letters differ
-    (`OTHER_LETTERS`).
+    The layout is not compared with `fr` and `ru`, because even the letters differ in these two
+    layouts (`OTHER_LETTERS`).
     """
     varying: frozenset[str] = frozenset()
     for other in LAYOUTS:
@@ -428,8 +430,9 @@ def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     """Returns the keyboard of a recording.
 
     Args:
-        setting: `actions.keyboard_layout`: a name of `LAYOUTS`, or `auto` for the usual layout.
-        usual: the layout according to meta.json, see `Meta.usual_layout`.
+        setting: the setting `actions.keyboard_layout`, which is a name from `LAYOUTS`, or `auto` to
+            use `usual`.
+        usual: the layout that meta.json indicates, as returned by `Meta.usual_layout`.
     """
     if setting != "auto":
         usual = setting
@@ -439,14 +442,16 @@ def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     return Keyboard("us", usual or OTHER_PUNCTUATION)
 
 
-MAX_CODE_POINTS = 4  # a typed character is a base letter with marks; longer values are ignored
-# ASCII accents of dead keys; the next key may type the accent and its own character.
+# Maximum number of code points in a typed character: a base letter with combining marks. Longer
+# values are ignored.
+MAX_CODE_POINTS = 4
+# ASCII accents of dead keys. The key after a dead key may type the accent and its own character.
 _ACCENTS = frozenset("'\"^~`")
-# Unicode categories of code points that are no text: control characters, lone surrogates, private
-# use, unassigned, line and paragraph separators.
+# Unicode categories of code points that do not represent text: control characters, lone
+# surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-# UTF-16 units of surrogate pairs: the lowest first half, the lowest second half, and the highest
-# second half.
+# Limits of surrogates in UTF-16: the lowest first half of a pair, the lowest second half, and the
+# highest second half.
 _HIGH_HALF = 0xD800
 _LOW_HALF = 0xDC00
 _LAST_HALF = 0xDFFF
@@ -470,10 +475,11 @@ class TypedCharacter:
     """The character that a recorder logged for a key press.
 
     Attributes:
-        text: the character in composed form (NFC); empty: no character was logged.
+        text: the character in composed form (NFC); empty if no character was logged.
         dead: whether the key is a dead key, which types nothing until the next key.
-        unreadable: whether the logged value is in no known form. Such a value is ignored.
-        half: a lone surrogate: one of the two UTF-16 units of a character such as an emoji.
+        unreadable: whether the logged value has no known format and is therefore ignored.
+        half: a lone surrogate, which is one of the two UTF-16 units of a character such as an
+            emoji.
     """
 
     text: str = ""
@@ -487,7 +493,7 @@ _UNREADABLE = TypedCharacter(unreadable=True)
 
 
 class _UnicodeInfo(msgspec.Struct, forbid_unknown_fields=True):
-    """rdev's `UnicodeInfo` as a JSON object; some recorders write this instead of a debug print."""
+    """rdev's `UnicodeInfo`, which some recorders log as a JSON object instead of a debug print."""
 
     name: str | None
     unicode: list[int]
@@ -518,8 +524,8 @@ def read_typed_character(logged: str | None) -> TypedCharacter:
 def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
     """Returns the character that the fields of `UnicodeInfo` describe.
 
-    The character is unreadable if the name and the UTF-16 units disagree. Some recorders write a
-    code point above 0xFFFF instead of two units.
+    The character is unreadable if the name and the UTF-16 units disagree. A unit above 0xFFFF is
+    read as a code point, because some recorders write one code point instead of two units.
 
     Raises:
         ValueError, OverflowError: a number is neither a UTF-16 unit nor a code point.
@@ -561,7 +567,10 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _is_one_key(text: str) -> bool:
-    """Returns whether a single key press may have typed a text; words and key names are longer."""
+    """Returns whether a single key press may have typed `text`, which is not a single character.
+
+    A word or a key name is more than a single key press can type.
+    """
     if not text.isascii():
         return len(text) <= MAX_CODE_POINTS
     control = all(unicodedata.category(char) == "Cc" for char in text)
@@ -569,10 +578,10 @@ def _is_one_key(text: str) -> bool:
 
 
 def _of_text(text: str) -> TypedCharacter:
-    """Returns a text as typed character.
+    """Converts a logged text to a typed character.
 
-    The text is unreadable if a part of it could not be decoded. A text with a control character, or
-    with another code point that does not represent text, is not treated as a character.
+    The result is unreadable if a part of the text could not be decoded. The result is empty if the
+    text has a control character or another code point that does not represent text.
     """
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE
@@ -584,6 +593,6 @@ def _of_text(text: str) -> TypedCharacter:
 def _composed(text: str) -> str:
     """Composes a text to NFC.
 
-    A single code point stays as it is, because NFC would replace a few code points by others.
+    A single code point stays unchanged, because NFC replaces some single code points by others.
     """
     return text if len(text) < 2 else unicodedata.normalize("NFC", text)

@@ -1,8 +1,8 @@
-"""Tables of country keyboards: the characters of each key, alone and with Shift and AltGr.
+"""Keyboard layouts of countries: each key's characters without modifiers and with Shift and AltGr.
 
-In the tables, a key is named by the character that it types without modifiers. The tables also say
-which keys are dead keys (accents that type nothing until the next key), where each key is, and
-which virtual key it has on Windows.
+In the tables, a key is named by the character that it types without modifiers. The tables also
+contain the place and the Windows virtual key of each key. They mark dead keys, which are accents
+that type nothing until the next key.
 
 Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit, kbdusx, kbdru), the basic
 variants of xkeyboard-config, and its `us(intl)`. The French and Russian layouts of macOS are
@@ -20,8 +20,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Names that rdev logs on Linux and macOS for the places of keys, row by row. The strings of
-# `CountryLayout` have the same order.
+# Names that the library rdev gives to the keys on Linux and macOS, row by row. A name stands for
+# the place of a key. The strings of `CountryLayout` have the same order.
 _PLACES = _names("""
     BackQuote Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Num0 Minus Equal
     KeyQ KeyW KeyE KeyR KeyT KeyY KeyU KeyI KeyO KeyP LeftBracket RightBracket
@@ -29,9 +29,9 @@ _PLACES = _names("""
     IntlBackslash KeyZ KeyX KeyC KeyV KeyB KeyN KeyM Comma Dot Slash
 """)
 _DIGITS = _names("Zero One Two Three Four Five Six Seven Eight Nine")
-# Names of the virtual keys OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD and OEM_102 on
-# Windows. First the British names of the multiinput library, then the names of rdev. "-": the
-# library has no name.
+# Names of the Windows virtual keys OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD and
+# OEM_102: first the British names of the library multiinput, then the names of the library rdev.
+# "-" means that the library has no name for the key.
 _MULTIINPUT = _names("""
     SemiColon ForwardSlash Apostrophe LeftSquareBracket BackSlash RightSquareBracket Hash BackTick
     Plus Minus Comma FullStop -
@@ -40,7 +40,7 @@ _RDEV_ON_WINDOWS = _names("""
     SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
     IntlBackslash
 """)
-# Name of multiinput → the key's character on the US keyboard.
+# multiinput's name of a key → the key's character on the US keyboard.
 _US_NAMES = dict(zip(_MULTIINPUT[:-1], ";/'[\\]#`=-,.", strict=True))
 # On a Mac, the key next to the left Shift and the key next to the 1 have swapped key codes.
 _SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
@@ -52,14 +52,15 @@ class CountryLayout:
 
     Attributes:
         alone: character of each key without modifiers, in the order of `_PLACES`.
-        shifted: character of each key with Shift, in the same order; a space: none.
+        shifted: character of each key with Shift, in the same order. A space means no character.
         with_altgr: pairs of a key and its character with AltGr. Not used on a Mac, where Option
             types other characters.
-        dead: accents of the dead keys. A dead key is dead without AltGr. Exceptions: on French and
-            Spanish keyboards, `~` and the backquote are dead with AltGr, and the Spanish backquote
-            is dead with and without AltGr.
-        virtual: the keys that have the virtual keys OEM_1 … OEM_102, in the order of `_MULTIINPUT`;
-            a space: no key has it. Empty: Windows recorders name the keys by the US keyboard.
+        dead: accents of the dead keys. A dead key is dead only without AltGr, with two exceptions:
+            on French and Spanish keyboards, `~` and the backquote are dead with AltGr, and the
+            Spanish backquote is also dead without AltGr.
+        virtual: the keys to which Windows assigns the virtual keys OEM_1 … OEM_102, in the order of
+            `_MULTIINPUT`. A space means that no key has the virtual key. If the string is empty,
+            Windows recorders use the key names of the US keyboard.
         with_both: pairs of a key and its character with Shift and AltGr.
     """
 
@@ -113,8 +114,8 @@ _US_INTL = CountryLayout(
     "",
     "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
 )
-# With AltGr, some keys type different characters on Linux and Windows. With AltGr and Shift, seven
-# more keys are dead keys; the characters of these seven keys are left out.
+# With AltGr, some keys type other characters on Linux than on Windows. On Linux, seven more keys
+# are dead keys with AltGr and Shift; their characters are left out here.
 _US_INTL_LINUX = replace(
     _US_INTL,
     with_altgr="`"
@@ -134,8 +135,8 @@ _RU = CountryLayout(
     "",
     "ж.ёх\\ъэ =-бю\\",
 )
-# xkeyboard-config differs from Windows only in the key next to the left Shift: without modifiers,
-# this key types `/`, and with Shift `|`.
+# The Russian layout of xkeyboard-config differs from that of Windows only in the key next to the
+# left Shift, which types `/` without modifiers and `|` with Shift.
 _RU_LINUX = replace(
     _RU,
     alone="ё1234567890-=йцукенгшщзхъфывапролджэ\\/ячсмитьбю.",
@@ -163,9 +164,9 @@ _BY_ALTGR = "~`"  # accents that French and Spanish keyboards have on dead keys 
 
 @dataclass(frozen=True, slots=True)
 class CountryKey:
-    """The characters that a key types alone, with Shift, with AltGr, and with both.
+    """The characters that a key types without modifiers, with Shift, with AltGr, and with both.
 
-    Empty: the key types nothing, or the character is unknown.
+    A character is empty if the key types nothing or the character is unknown.
     """
 
     alone: str
@@ -176,9 +177,9 @@ class CountryKey:
 
 @cache
 def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
-    """Returns logged key name → characters of the key, for the recorders of a platform.
+    """Returns the characters of each key, by the key name that recorders of a platform log.
 
-    Empty: the layout is not in this module.
+    The result is empty if the layout is not in this module.
     """
     mac = platform == "macos"
     table = _OTHERS_BY_PLATFORM.get((layout, platform), _COUNTRIES.get(layout))
@@ -197,8 +198,8 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
     if mac:
         return places | {name: places[other] for name, other in _SWAPPED.items()}
-    # Letter keys are named by the Latin letter that they type, or else by their letter on the US
-    # keyboard.
+    # A letter key is named by the Latin letter that it types. If it types none, it is named by its
+    # letter on the US keyboard.
     letters = {name[3:]: key for name, key in places.items() if name.startswith("Key")}
     letters |= {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
     if platform == "linux":
@@ -234,8 +235,8 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# Accent → letters with which the accent joins on Windows. Before any other character, the accent
-# and the character are typed.
+# Accent → letters with which the accent combines to one character on Windows. Before any other
+# letter, the dead key types the accent as a separate character.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",
     "'": _VOWELS + "yYcC",
@@ -246,22 +247,22 @@ _JOINED_ON_WINDOWS = {
     "~": "anoANO",
 }
 _QUOTES = frozenset("'\"")  # accents that are dead keys only on US-International
-_CEDILLAS = {"c": "ç", "C": "Ç"}  # typed after the dead key of the apostrophe
-_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # accent → character that the accent and Space type
-_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of the dead key if pressed twice
+_CEDILLAS = {"c": "ç", "C": "Ç"}  # letter → character that it types after the dead apostrophe
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # accent → character that its dead key and Space type
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key if pressed twice
 
 
 def accented(accent: str, char: str, platform: str) -> str:
-    """Returns the text that a dead key and the next key type: a letter with accent, or both.
+    """Returns the text that a dead key and the next key type.
 
-    The text is empty if it is unknown, as in two cases on Linux: if accent and character do not
-    join, the text depends on the toolkit; and the locale decides which letter the apostrophe and c
-    make.
+    The text is a letter with an accent, or the accent followed by the character. It is empty if it
+    is unknown, which happens in two cases on Linux. If accent and character do not combine, the
+    text depends on the GUI toolkit. If an apostrophe is followed by c, it depends on the locale.
 
     Args:
-        accent: of the dead key.
-        char: character of the next key.
-        platform: of the recording.
+        accent: the accent of the dead key.
+        char: the character of the next key.
+        platform: the platform of the recording.
     """
     composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
     joins = accent in COMBINING and len(composed) == 1

@@ -1,8 +1,8 @@
-"""Reads the accessibility scans of a log: when each scan ran, and the elements that it lists.
+"""Reads the accessibility scans of an input log: when each scan ran, and the elements it lists.
 
-A scan in the documented form is decoded fast. Any other scan is read leniently: a damaged element
-loses its role and its name, and all other elements stay as they are. observation/trees/ decides
-which scan is current at an action, and maps its elements to the canvas.
+A scan in the documented format is decoded fast. Any other scan is read leniently: a damaged element
+loses its role and its name, and all other elements are kept unchanged. observation/trees/ decides
+which scan is current at an action, and maps the elements to screenshot coordinates.
 """
 
 import json
@@ -24,7 +24,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import EVENTS_FILE, read_scans
 from demo_pipeline.recording.input_log import deeper_decoding
 
-MAX_COORDINATE = 1e9  # units of event space; a larger coordinate counts as missing
+MAX_COORDINATE = 1e9  # in units of logged coordinates; a larger coordinate counts as missing
 _NUMBERS = frozenset({int, float})
 _TEXTS = ("absolute_position", "size", "description", "value", "subrole", "input_type")
 _PASSWORD_MARKS = ("is_password", "IsPassword")
@@ -33,7 +33,7 @@ NO_BOX = (math.nan,) * 4
 
 
 class _RawBox(msgspec.Struct, gc=False):
-    """`bbox` as the documented object."""
+    """An element's `bbox` in the documented format, a JSON object."""
 
     x: float
     y: float
@@ -45,11 +45,13 @@ class RawNode(msgspec.Struct, gc=False):
     """An element of a scan, as logged.
 
     Attributes:
-        bbox: x, y, width and height; or left, top, right and bottom as a list, see `box`.
-        states: JSON text. It is not parsed here, so that equal texts are parsed only once.
-        absolute_position, size: JSON texts; only macOS recorders write them.
-        description, value: JSON texts. They may be the content of a field or the name of an icon.
-        subrole, input_type, is_password, uia_is_password: JSON texts with which recorders of
+        bbox: an object with x, y, width and height, or a list [left, top, right, bottom]. See
+            `box`.
+        states: undecoded JSON. Later code decodes equal texts only once.
+        absolute_position, size: undecoded JSON, written only by macOS recorders.
+        description, value: undecoded JSON, for example the content of a field or the name of an
+            icon.
+        subrole, input_type, is_password, uia_is_password: undecoded JSON with which recorders on
             different systems mark a password field.
     """
 
@@ -69,10 +71,11 @@ class RawNode(msgspec.Struct, gc=False):
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """x, y, width, height in event space; all NaN if there is no usable box.
+        """x, y, width and height in logged coordinates; all NaN if there is no usable box.
 
         Some macOS recorders write `bbox` as a list [left, top, right, bottom] relative to the
-        element's window. Then `absolute_position` and `size` are used if the recorder wrote them.
+        element's window. For a list, `absolute_position` and `size` are preferred if the recorder
+        wrote them.
         """
         bbox = self.bbox
         if type(bbox) is _RawBox:
@@ -87,7 +90,10 @@ class RawNode(msgspec.Struct, gc=False):
 
 
 def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
-    """Parses a JSON string with two numbers, such as `"12.00;44.50"`; None: it has another form."""
+    """Parses a JSON string with two numbers, such as `"12.00;44.50"`.
+
+    Returns None if the text has another format.
+    """
     parts = bytes(text).strip(b'"').split(b";")
     try:
         first, second = map(float, parts)
@@ -100,12 +106,12 @@ _SEPARATORS = re.compile(r"[\s\-_]+")
 _SECRET_ROLES = frozenset(
     {"passwordtext", "password", "passwordfield", "passwordbox", "securetextfield"}
 )
-_SECRET_STATE = b'"protected":true'  # state with which Chromium marks a password field
+_SECRET_STATE = b'"protected":true'  # the state that marks a password field in Chromium
 
 
 @lru_cache(maxsize=4096)
 def normalised(raw: str) -> str:
-    """Returns a role name in lower case, without separators, prefix `ax` and suffix `control`."""
+    """Returns a role name in lower case, without separators, `ax` prefix or `control` suffix."""
     text = _SEPARATORS.sub("", raw.lower())
     return text.removeprefix("ax").removesuffix("control") or text
 
@@ -125,14 +131,14 @@ def is_secret_field(node: RawNode) -> bool:
 
 
 class RecordersHitTest(msgspec.Struct):
-    """An element that the recorder itself found at a point of the screen."""
+    """The element that the recorder's own hit test found at a point of the screen."""
 
     element: RawNode | None = None
     position: "_RawPoint | None" = None
 
 
 class _RawPoint(msgspec.Struct):
-    """A point in event space."""
+    """A point in logged coordinates."""
 
     x: float
     y: float
@@ -147,12 +153,12 @@ class _HitTestQueries(msgspec.Struct):
 
 
 class _FlatTree(NamedTuple):
-    """The nodes of a scan's tree as lists of equal length.
+    """The nodes of an accessibility tree, their depths and their parents as parallel lists.
 
     Attributes:
-        nodes: in document order.
-        depths: of the nodes; 1 for a root.
-        parents: positions of the parents in `nodes`; -1 for a root.
+        nodes: all nodes in document order.
+        depths: depth of each node; 1 for a root.
+        parents: index of each node's parent in `nodes`; -1 for a root.
     """
 
     nodes: list[RawNode]
@@ -161,14 +167,14 @@ class _FlatTree(NamedTuple):
 
 
 class RawScan(msgspec.Struct):
-    """The field `data` of an axtree event."""
+    """The field `data` of an axtree event, which is a scan of the screen's accessibility tree."""
 
     tree: list[RawNode] | RawNode | None = None
     focused_element: RawNode | None = None
     queries: _HitTestQueries | None = None
 
     def flatten(self) -> _FlatTree:
-        """Returns every node in document order, without recursion."""
+        """Returns the nodes of the tree in document order; works at any depth of the tree."""
         flat = _FlatTree([], [], [])
         levels = [iter(_listed(self.tree))]
         parents = [-1]
@@ -188,7 +194,7 @@ class RawScan(msgspec.Struct):
 
     @property
     def cursor(self) -> RecordersHitTest | None:
-        """The recorder's hit test at the pointer; None: the recorder made none."""
+        """The recorder's hit test at the pointer, or None if the recorder made none."""
         if self.queries is None:
             return None
         return self.queries.cursor
@@ -203,11 +209,10 @@ class RawScan(msgspec.Struct):
 
 
 class LenientScan(RawScan):
-    """A scan that differs from the documented form.
+    """A scan that differs from the documented format.
 
-    `damaged_elements` counts two kinds of elements: elements that are no objects, which are
-    ignored, and elements whose role is no text. Of the latter, only the box and the children are
-    used.
+    `damaged_elements` counts two kinds of elements. An element that is not a JSON object is
+    ignored. For an element whose role is not a string, only the box and the children are used.
     """
 
     damaged_elements: int = 0
@@ -221,7 +226,10 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 def regular_scan(line: bytes) -> RawScan | None:
-    """Returns the scan in a line of the log; None: a value does not have its documented type."""
+    """Decodes the scan in a line of the log.
+
+    Returns None if a value does not have its documented type.
+    """
     try:
         with deeper_decoding():
             return _DECODER.decode(line).data
@@ -230,9 +238,9 @@ def regular_scan(line: bytes) -> RawScan | None:
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """Returns the scan in a line of the log; None: the line is not an axtree event.
+    """Decodes the scan in a line of the log, or returns None if the line has no readable scan.
 
-    A scan that differs from the documented form keeps every element that can be read.
+    If a scan differs from the documented format, all elements that can be read are kept.
     """
     if (scan := regular_scan(line)) is not None:
         return scan
@@ -284,7 +292,10 @@ def _hit_test_of(query: Mapping[str, Any]) -> RecordersHitTest:
 
 
 def _tree_of(tree: Any) -> tuple[list[RawNode], int]:
-    """Reads `tree` without recursion; returns its roots and the number of damaged elements."""
+    """Returns the roots of a scan's `tree`, and the number of damaged elements in the tree.
+
+    The tree is read without recursion, so it may have any depth.
+    """
     roots: list[RawNode] = []
     damaged = 0
     pending: list[tuple[list[RawNode], Any]] = [(roots, tree)]
@@ -334,7 +345,7 @@ def _raw_text(value: Any) -> msgspec.Raw:
 
 
 def _box_of(value: Any) -> _RawBox | list[float] | None:
-    """Reads a `bbox`; None: a side is missing or is no number."""
+    """Reads a `bbox`; returns None if a side is missing or is not a number."""
     if isinstance(value, dict):
         sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
         if not all(map(_is_number, sides)):
@@ -351,7 +362,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _listed(nodes: list[RawNode] | RawNode | None) -> list[RawNode]:
-    """Returns nodes as a list; macOS recorders write a single child as an object."""
+    """Returns nodes as a list, because macOS recorders write a single child without a list."""
     if nodes is None:
         return []
     if isinstance(nodes, RawNode):
@@ -368,10 +379,11 @@ class LoggedScan:
 
     Attributes:
         event_index: line number in the log.
-        byte_offset, byte_length: of the line in the file.
-        time_ms: logged time, epoch milliseconds: the start of the scan, as documented, or its end.
-        duration_ms: duration of the scan; None: the recorder did not log it.
-        stamped_at_end: whether `time_ms` is the end of the scan, as some recorders log it.
+        byte_offset, byte_length: place and length of the line in the file.
+        time_ms: logged time, epoch milliseconds. The documented meaning is the start of the scan,
+            but some recorders log the end.
+        duration_ms: duration of the scan, or None if the recorder did not log it.
+        stamped_at_end: whether `time_ms` is the end of the scan.
     """
 
     event_index: int
@@ -398,10 +410,10 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
     A recorder writes the line of a scan when the scan has finished. If the logged time is the
-    start, lines before the scan may have later times. If the logged time is the end, the line after
-    the scan has a time soon after. A scan votes if its neighbouring lines show which of both is
-    true. If more than half of the votes are for the end, the logged times are ends. Otherwise they
-    are starts, as documented.
+    start, lines before the scan may have later times. If the logged time is the end, the next line
+    may follow sooner than the scan takes. Each scan whose neighbouring lines show either case
+    counts as a vote. If more than half of the votes are for the end, all times are taken as ends.
+    Otherwise all times are taken as starts, which is the documented meaning.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:
@@ -420,13 +432,13 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yields whether the logged time of a scan is the scan's end.
+    """Yields for each scan whether its logged time is the scan's end rather than its start.
 
-    Scans whose neighbouring lines do not show this are left out.
+    Scans whose neighbouring lines decide neither are left out.
 
     Args:
-        scans: of the log.
-        others: line and epoch milliseconds of each event that is not a scan, in line order.
+        scans: the scans of the log.
+        others: line number and epoch milliseconds of each event that is not a scan, in line order.
     """
     lines = [line for line, _ in others]
     for scan in scans:
@@ -435,7 +447,8 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
         before_ms = others[after - 1][1] - scan.time_ms if after else 0
         after_ms = others[after][1] - scan.time_ms if after < len(others) else duration
         if 0 <= after_ms < duration - STAMP_SLACK_MS:
-            # If the time were the start, the next line would have been written before the scan.
+            # If the time were the start, the next event would be earlier than the scan's end, and
+            # its line would stand before the scan's line.
             yield True
         elif STAMP_SLACK_MS < before_ms <= duration + STAMP_SLACK_MS:
             yield False

@@ -1,7 +1,8 @@
-"""The `raw_recordings` stage: verifies, fingerprints and describes the three files of a recording.
+"""The `raw_recordings` stage: verifies, fingerprints and describes the files of a recording.
 
-It writes manifest.json. Later stages read the files only after a comparison with the manifest.
-store/uploads.py finds uploads, and input_log.py parses the log.
+The required files are meta.json, input_log.jsonl and recording.mp4. The stage writes manifest.json.
+Later stages read the files only after comparing them with the manifest. store/uploads.py finds
+uploads, and input_log.py parses the log.
 """
 
 from collections.abc import Iterator
@@ -60,11 +61,11 @@ class RecordingManifest(BaseModel):
     warnings: tuple[dict[str, Any], ...] = ()
 
     def file(self, name: str) -> FileFingerprint:
-        """Returns the fingerprint of a file of the recording by its name."""
+        """Returns the fingerprint of the required file with this name."""
         return next(file for file in self.files if file.name == name)
 
     def parsed_meta(self) -> Meta:
-        """Returns the content of meta.json as its model."""
+        """Returns the content of meta.json as a validated model."""
         return Meta.model_validate(self.meta)
 
     @property
@@ -82,7 +83,7 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
         out: the folder to write to.
 
     Raises:
-        DemonstrationError: with all problems of the three files.
+        DemonstrationError: a required file is missing or invalid. The error has all problems.
     """
     manifest = examine(folder, demonstration)
     dump_json(out / MANIFEST_FILE, manifest)
@@ -100,10 +101,12 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
 
 
 def examine(folder: Path, demonstration: str) -> RecordingManifest:
-    """Reads, hashes and probes the three files of a recording; checks their sizes before reading.
+    """Reads, hashes and probes the required files of a recording, and returns their manifest.
+
+    The sizes of the files are checked before the files are read.
 
     Raises:
-        DemonstrationError: with all problems of the three files.
+        DemonstrationError: a required file is missing or invalid. The error has all problems.
     """
     problems = _unusable_files(folder)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
@@ -139,7 +142,7 @@ def examine(folder: Path, demonstration: str) -> RecordingManifest:
 
 
 def _unusable_files(folder: Path) -> list[Problem]:
-    """Returns a problem for each of the three files that is missing or too large."""
+    """Returns a problem for each required file that is missing or too large."""
     missing = []
     sizes = {}
     for file in RECORDING_FILES:
@@ -167,7 +170,7 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
 
 
 def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
-    """Yields warnings: the id differs from the folder's name, or the platform is unknown."""
+    """Yields a warning if the id differs from the folder's name or the platform is unknown."""
     if meta.id and meta.id != name:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"
@@ -188,7 +191,7 @@ def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
 
 
 def fingerprint_file(path: Path) -> FileFingerprint:
-    """Returns name, size and SHA-256 of a file."""
+    """Returns the name, size and SHA-256 of a file."""
     size, sha256 = file_digest(path)
     return FileFingerprint(name=path.name, size=size, sha256=sha256)
 
@@ -197,7 +200,7 @@ def read_manifest(folder: Path) -> RecordingManifest:
     """Reads manifest.json from the output of the `raw_recordings` stage.
 
     Raises:
-        DemonstrationError: the file is missing or does not fit its model.
+        DemonstrationError: the file is missing or does not match `RecordingManifest`.
     """
     try:
         return RecordingManifest.model_validate_json((folder / MANIFEST_FILE).read_bytes())
@@ -212,18 +215,18 @@ def read_manifest(folder: Path) -> RecordingManifest:
 def verified_file(
     folder: Path, name: str, manifest: RecordingManifest, *, kept: bool = False
 ) -> Path:
-    """Returns the path of an uploaded file after checking that it is the file of the manifest.
+    """Returns the path of an uploaded file after checking that the file matches the manifest.
 
     Args:
         folder: the folder with the file.
-        name: of the file.
-        manifest: of the recording.
+        name: name of the file.
+        manifest: the manifest of the recording.
         kept: whether the file is a copy that `keep_files` put next to the manifest. The store
-            verifies the hash of such a file, so only its size is compared.
+            verifies the hash of such a copy, so only the size is compared here.
 
     Raises:
-        DemonstrationError: size or hash changed, or a kept file is missing. A kept file is missing
-            if the uploads were local when the manifest was written.
+        DemonstrationError: the size or hash changed, or the copy is missing. There is no copy if
+            the upload was in a local folder when the manifest was written.
     """
     path = folder / name
     fingerprint = manifest.file(name)
@@ -241,15 +244,15 @@ def verified_file(
 
 
 def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
-    """Returns the differences between a written manifest and the uploaded files.
+    """Returns a problem for each difference between a written manifest and the uploaded files.
 
     The frames of the video are counted again, and the first frame is decoded again. The last frames
     are not decoded again.
 
     Args:
-        folder: output of the stage.
+        folder: output of the stage, which contains the manifest.
         upload: folder with the uploaded files.
-        demonstration: expected id.
+        demonstration: expected id of the demonstration.
 
     Raises:
         DemonstrationError: a file changed, or the manifest cannot be read.
@@ -266,7 +269,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
             "id": demonstration,
             "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
-            # Only the three files of a download were kept; the optional files are gone.
+            # Of a downloaded recording, only the required files were kept.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
             "video": describe_video(upload / VIDEO_FILE),
@@ -276,6 +279,6 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
 
 
 def keep_files(folder: Path, out: Path) -> None:
-    """Hard-links the three files into `out`, or copies them where links are not possible."""
+    """Hard-links the required files into `out`, or copies them if links are not possible."""
     for name in RECORDING_FILES:
         link_or_copy(folder / name, out / name)

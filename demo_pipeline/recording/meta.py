@@ -1,4 +1,4 @@
-"""Reads the meta.json of a Training Gym recording, also where recorders deviate from the format."""
+"""Reads the meta.json of a Training Gym recording, and tolerates deviations from its format."""
 
 import re
 from datetime import UTC, datetime
@@ -22,10 +22,11 @@ from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_loca
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
-_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # names of Node.js and Tauri → ours
+_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # platform name in Node.js or Tauri → ours
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
-# Accepted times of the recording; times in input_log.jsonl have the same limits.
+# Earliest accepted time of a recording, and the first time that is too late. The times in
+# input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3
@@ -34,22 +35,19 @@ _DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorde
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
-# A JSON string, closed or not, or a comment up to the end of its line.
+# A JSON string, with or without its closing quote, or a comment up to the end of its line.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 
 
 def _timestamp_text(value: Any) -> Any:
-    """Cuts a time stamp to microseconds, because recorders write nanoseconds.
-
-    `datetime` does not accept more than six decimals.
-    """
+    """Cuts a time stamp with nanoseconds to microseconds, the precision of `datetime`."""
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def _platform(value: str) -> str:
-    """Returns `windows`, `macos` or `linux`; empty: another platform, or none."""
+    """Returns `windows`, `macos` or `linux`, or empty for a missing or unknown platform."""
     name = value.strip().casefold()
     name = _OTHER_NAMES.get(name, name)
     if name not in _PLATFORMS:
@@ -58,14 +56,14 @@ def _platform(value: str) -> str:
 
 
 def _possible_time(value: datetime) -> datetime:
-    """Rejects years before 1970 and after 2999, in which time zones may leave the calendar."""
+    """Rejects times outside 1970 to 2999, because converting their time zone might overflow."""
     if not _FIRST_TIME <= value < _LAST_TIME:
         raise ValueError("Input should be a time from 1970 to 2999")
     return value
 
 
 class _Tolerant(Document):
-    """A part of meta.json. A null counts as a missing key. Numbers are accepted for texts."""
+    """Base of the models of meta.json. Null means a missing key, and numbers may replace texts."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -74,8 +72,8 @@ class _Tolerant(Document):
     def _clean(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        # Lone surrogates are replaced: UTF-8 cannot encode them, and the file must not be rejected
-        # because of one bad character.
+        # Lone surrogates are replaced, because UTF-8 cannot encode them and a single bad character
+        # must not cause the rejection of the file.
         return {
             key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
             for key, value in data.items()
@@ -84,16 +82,16 @@ class _Tolerant(Document):
 
 
 class _Monitor(_Tolerant):
-    """The main display, in pixels. Newer recorders write `scale_factor`: pixels per point."""
+    """Size of the main display in pixels. Newer recorders add `scale_factor`, pixels per point."""
 
     width: int = Field(gt=0, le=_MOST_PIXELS)
     height: int = Field(gt=0, le=_MOST_PIXELS)
-    scale_factor: Any = None  # any type is accepted; values that are no usual scale are ignored
+    scale_factor: Any = None  # any type is accepted, but unusual values are ignored later
     left_out_when_none = frozenset({"scale_factor"})
 
 
 class _Reward(_Tolerant):
-    """The reward of the quest: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
+    """The reward for a task: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
 
     time: Number | None = None
     max_reward: Number | None = None
@@ -119,11 +117,11 @@ class Meta(_Tolerant):
         timestamp_raw: the text of `timestamp` in the file, with all digits.
         duration_seconds: length of the recording.
         status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
-        primary_monitor: from the key `primary_monitor` or `monitor`; None: missing.
-        platform: `windows`, `macos` or `linux`; empty: missing, or another platform.
+        primary_monitor: from the key `primary_monitor` or `monitor`; None if it is missing.
+        platform: `windows`, `macos` or `linux`; empty if it is missing or another platform.
         platform_raw: the text of `platform` in the file.
-        reason: why the recording ended: `done` or `fail`; None: missing.
-        quest: the task; None: the person had no task.
+        reason: why the recording ended, `done` or `fail`; None if it is missing.
+        quest: the task; None if the person had no task.
     """
 
     id: str = ""
@@ -158,10 +156,10 @@ class Meta(_Tolerant):
 
     @property
     def usual_layout(self) -> str | None:
-        """The layout that the person usually has, in the form of `layout_of_locale`.
+        """The person's likely keyboard layout, as a value that `layout_of_locale` can return.
 
-        It follows from `keyboard_layout` if a recorder on Windows wrote that key, else from
-        `locale`. Recorders on macOS always write US into `keyboard_layout`, so it is ignored there.
+        On Windows, the field `keyboard_layout` decides if the recorder wrote it. Otherwise `locale`
+        decides. On macOS, `keyboard_layout` is ignored because recorders always write US.
         """
         layout_name = (self.model_extra or {}).get("keyboard_layout")
         if self.platform == "windows" and layout_name and isinstance(layout_name, str):
@@ -182,7 +180,7 @@ class Meta(_Tolerant):
         return any(isinstance(displays, list) and len(displays) > 1 for displays in lists)
 
     def members(self) -> dict[str, Any]:
-        """Returns the keys of meta.json with the values that the recorder wrote."""
+        """Returns meta.json as a dictionary with the recorder's own `timestamp` and `platform`."""
         return super().members() | {
             "timestamp": self.timestamp_raw or self.timestamp.isoformat(),
             "platform": self.platform_raw,
@@ -190,17 +188,17 @@ class Meta(_Tolerant):
 
 
 def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
-    """Reads the content of meta.json, and returns it with warnings.
+    """Parses and validates meta.json, and returns the model and warnings.
 
-    `//` comments are accepted, because the documented example has some. Unknown keys are kept
-    without a warning, because every recorder writes some.
+    `//` comments are accepted, because the documented example contains comments. Unknown keys are
+    kept without a warning, because every recorder writes such keys.
 
     Args:
         data: the file's bytes, UTF-8, with or without a byte order mark.
 
     Raises:
-        DemonstrationError: the content is not a JSON object, or a field has a wrong type. The
-            problem has the line.
+        DemonstrationError: the content is not a JSON object, or a field has a wrong type. The error
+            names the line.
     """
     remedy = "restore meta.json from the recorder"
     try:
@@ -229,7 +227,7 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
 
 
 def _is_deep(value: Any, levels: int) -> bool:
-    """Returns whether objects and lists are nested in more than `levels` levels."""
+    """Returns whether objects and lists are nested more than `levels` levels deep."""
     if not isinstance(value, dict | list):
         return False
     children = list(value)

@@ -1,6 +1,6 @@
 """Declares the stages `raw_recordings` and `events`, and the inputs of all demonstration stages.
 
-manifest.py and events.py write the outputs.
+The code that writes the outputs is in manifest.py and events.py.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from demo_pipeline.stage import Check, Inputs, Need, Stage, Summary, joined
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingInputs(Inputs):
-    """The inputs of the stages of a demonstration.
+    """The inputs of every stage that processes a demonstration.
 
     Attributes:
         demonstration: id of the demonstration, which is the name of the uploaded folder.
         upload: folder with the uploaded files.
-        manifest: of the recording; None in the stage `raw_recordings`, which writes it.
-        downloaded: whether `upload` contains downloaded copies. Then `raw_recordings` keeps the
-            files in its output, which is the `upload` of every later stage.
+        manifest: manifest of the recording; None in the stage `raw_recordings`, which writes it.
+        downloaded: whether the uploaded files were downloaded from a remote store. If so,
+            `raw_recordings` keeps them in its output, which is `upload` for every later stage.
     """
 
     demonstration: str
@@ -35,7 +35,7 @@ class RecordingInputs(Inputs):
 
     @property
     def recording(self) -> RecordingManifest:
-        """The manifest, in every stage after `raw_recordings`.
+        """The manifest of the recording, which exists in every stage after `raw_recordings`.
 
         Raises:
             ValueError: the stage is `raw_recordings`.
@@ -50,7 +50,7 @@ class RecordingInputs(Inputs):
 
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes the manifest; for downloads, it also keeps the files."""
+    """Writes the manifest, and keeps the files of a recording that was downloaded."""
     summary = manifest.build_manifest(inputs.upload, inputs.demonstration, out)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)
@@ -58,7 +58,7 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Compares the manifest with the uploaded files, or with the kept files of a download."""
+    """Compares the manifest with the uploaded files, or with the kept copies of a download."""
     folder = inputs.upload
     if inputs.downloaded:
         folder = out
@@ -66,10 +66,11 @@ def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes the event tables.
+    """Parses the input log and writes the event tables.
 
     Raises:
-        DemonstrationError: the log has no readable event, or is of another day than meta.json.
+        DemonstrationError: the log has no readable event, or its times are a day or more away from
+            the time in meta.json.
     """
     log = inputs.file(LOG_FILE)
     recorded_at = inputs.recording.recorded_at
@@ -107,7 +108,10 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the files, the tables, the line counts, and the order; stops at the first problems."""
+    """Checks files, tables, line counts and row order, and returns the first check's problems.
+
+    Later checks run only if the earlier checks found no problem.
+    """
     log = inputs.upload / LOG_FILE
     return (
         differing_files(out, {}, events.EVENT_SCHEMAS)

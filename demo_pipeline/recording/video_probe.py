@@ -19,12 +19,14 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-# Equal frame intervals may differ by this many PTS units, because PTS are integers.
+# Frame intervals count as equal if they differ by at most this many PTS units, because PTS are
+# rounded to integers.
 _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
-# First bytes of a file → demuxer. Other files are read as MP4 or MOV, which begin with any bytes.
+# First bytes of a file → demuxer. Files with other first bytes are read as MP4 or MOV, because
+# these formats have no fixed first bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
@@ -51,17 +53,17 @@ class VideoProbe(BaseModel):
 
 @dataclass(frozen=True)
 class VideoPackets:
-    """The presentation times of a video's frames.
+    """The presentation times and packet sizes of a video's frames.
 
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
         key_pts: (key frames,) int64, ascending presentation times of key frames, at which decoding
-            can start. The first key frame may be before all of `pts`, because an edit list can hide
-            frames that the shown frames depend on.
-        time_base: seconds per unit.
+            can start. The first key frame may precede all of `pts`, because an edit list can hide
+            frames that later frames depend on.
+        time_base: seconds per unit of `pts`.
         hidden: number of frames that an edit list hides.
         change_bytes: (frames,) int64, the size of each frame's packet in bytes. 0 for key frames,
-            because their size does not tell whether the screen changed. None: unknown.
+            because their size does not show whether the screen changed. None if unknown.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
@@ -81,9 +83,9 @@ def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any,
     """Yields the container and the first video stream of a file, for decoding in a single thread.
 
     The file may be malicious. The demuxer is chosen by the first bytes, not by the file's name, and
-    external references are disabled, so that a disguised playlist cannot read other files. The
-    decoder rejects frames of more than `max_pixels` before it allocates memory for them, because a
-    file of a few kB can hold gigabytes of pixels, whatever its header declares.
+    external references are disabled. Therefore, a disguised playlist cannot read other files. A
+    file of a few kB can decode to gigabytes of pixels, even if its header declares a small frame.
+    Therefore, the decoder rejects frames of more than `max_pixels` before it allocates memory.
 
     Raises:
         DemonstrationError: the file cannot be opened or has no video.
@@ -158,8 +160,8 @@ def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
         The probe, and warnings.
 
     Raises:
-        DemonstrationError: no frame can be decoded, a frame has another size than the first, the
-            video is too long, or its frames are too large or too small.
+        DemonstrationError: the first frame cannot be decoded, frames differ in size, the video is
+            too long, or its frames are too large or too small.
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
@@ -178,7 +180,7 @@ def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
 
 
 def describe_video(path: Path) -> VideoProbe:
-    """Returns the probe of a video that `probe_video` accepted before; the end is not decoded."""
+    """Probes a video again that `probe_video` already accepted, without decoding its end."""
     with open_video(path) as (container, stream):
         return _described(path, read_packets(path), next(container.decode(stream)))
 
@@ -232,7 +234,10 @@ def _decode_ends(path: Path, packets: VideoPackets) -> tuple[Any, list[Problem]]
 
 
 def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> int | None:
-    """Decodes from the last key frame; returns the PTS of the last frame, None without a frame."""
+    """Decodes from the last key frame to the end, and returns the PTS of the last decoded frame.
+
+    Returns None if no frame can be decoded.
+    """
     last: int | None = None
     with open_video(path, most_pixels(size)) as (container, stream):
         try:
@@ -248,15 +253,15 @@ def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> i
 
 
 def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> None:
-    """Rejects a decoded frame that has another size than the first frame.
+    """Rejects a decoded frame whose size differs from the first frame's size.
 
     Args:
         picture: the decoded frame.
         size: width and height of the first frame, pixels.
-        packets: of the video.
+        packets: packets of the video, from which the frame's number is found.
 
     Raises:
-        DemonstrationError: the size differs; with the frame's number.
+        DemonstrationError: the size differs. The error has the frame's number.
     """
     width = picture.width
     height = picture.height
@@ -265,15 +270,15 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 
 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
-    """Raises an error with the frame's number if the decoder failed because of the frame's size.
+    """Raises a `DemonstrationError` if the decoder failed because the frame is too large.
 
-    FFmpeg reports a frame that is too large as an invalid argument. It may also set the size of the
-    codec context first, and then report invalid data.
+    FFmpeg reports a frame that is too large as an invalid argument. FFmpeg may also set the size of
+    the codec context first, and then report invalid data.
 
     Args:
         stream: the video stream.
-        error: raised by the decoder.
-        frame: number of the frame.
+        error: the error that the decoder raised.
+        frame: number of the frame, which the new error states.
 
     Raises:
         DemonstrationError: the frame is too large.
@@ -285,9 +290,9 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
 
 
 def most_pixels(size: tuple[int, int]) -> int:
-    """Returns the `max_pixels` that allows decoding frames of this size.
+    """Returns the smallest safe `max_pixels` for decoding frames of this size.
 
-    The result includes the pixels with which codecs fill up their blocks.
+    The result leaves room for the padding that codecs add to frames.
     """
     return 2 * (size[0] + 64) * (size[1] + 64)
 
@@ -302,7 +307,7 @@ def _wrong_size(message: str, size: tuple[int, int] | None, frame: int) -> Demon
 
 
 def _number(packets: VideoPackets, pts: int | None) -> int:
-    """Returns the number of the frame with a presentation time; 0 if the time is unknown."""
+    """Returns the number of the frame with this presentation time, or 0 if the time is None."""
     if pts is None:
         return 0
     return int(np.searchsorted(packets.pts, pts))
@@ -321,5 +326,5 @@ def _unreadable(message: str) -> DemonstrationError:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the error message of the library without the path that it quotes."""
+    """Returns the reason of a library's error, without the file path that its text contains."""
     return str(getattr(error, "strerror", "") or type(error).__name__)

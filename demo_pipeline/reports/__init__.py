@@ -1,1 +1,1 @@
-"""Presents finished data to people: a report to send, and single steps as images and HTML."""
+"""Presents finished data to people: a static HTML report, and single steps as images and HTML."""

@@ -1,8 +1,8 @@
-"""Writes a report that can be sent: a folder of static HTML that needs no server and no network.
+"""Writes a report as a folder of static HTML, which can be sent and needs no server or network.
 
 This module collects the numbers and the screenshots; `report.html` is the template of the page.
-Typed text appears only inside screenshots, never as text of the page. A report without screens also
-leaves out instructions and all other words of a task.
+Typed text appears only inside screenshots, never as text of the page. A report without screenshots
+also leaves out instructions and all other words of a task.
 """
 
 import json
@@ -39,18 +39,18 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH = 800  # pixels; people can still read the text of a screenshot at this width
 _QUALITY = 70  # JPEG quality of screenshots, 0 to 100; a file has 40 kB on average
-_MAX_BARS = 12  # maximum number of bars in a plot; one more bar adds up the rest
+_MAX_BARS = 12  # maximum number of bars in a plot, besides the bar that sums up the rest
 
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The extent of a written report.
+    """The contents of a written report in numbers.
 
     Attributes:
-        demonstrations: number of demonstrations in it.
-        steps: number of their steps.
+        demonstrations: number of demonstrations in the report.
+        steps: number of steps in all demonstrations.
         pictures: number of screenshots.
-        size: bytes of all files.
+        size: total size of all files, bytes.
     """
 
     demonstrations: int
@@ -74,8 +74,8 @@ class DatasetRow:
 
     Attributes:
         name: name of the export.
-        contents: a phrase with the numbers of its records.
-        left_out: a phrase for each reason for which records are left out.
+        contents: a phrase that says how many records the dataset has.
+        left_out: a phrase for each reason why records were left out.
     """
 
     name: str
@@ -85,7 +85,7 @@ class DatasetRow:
 
 @dataclass(frozen=True)
 class QuarantineRow:
-    """A quarantined demonstration as a row of the page: the stage that rejected it, and why."""
+    """A quarantined demonstration as a row of the page: the rejecting stage and its reasons."""
 
     demonstration: str
     stage: str
@@ -93,7 +93,7 @@ class QuarantineRow:
 
 
 def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> WrittenReport:
-    """Writes the report about all demonstrations of a store, completely or not at all.
+    """Writes a report about all demonstrations of a store. If this fails, nothing is written.
 
     Args:
         workspace: the store and its settings.
@@ -131,7 +131,7 @@ def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> W
 
 
 def _size(folder: Path) -> int:
-    """Returns the bytes of all files below a folder."""
+    """Returns the total size in bytes of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
@@ -144,7 +144,7 @@ def _demonstration(
         store: the store that contains the trajectory.
         output: name of the trajectory's output in the store.
         queue_row: the demonstration's row in the review queue, with its doubt and its signals.
-        out: the folder of the report, to which screenshots are written; None: the page contains
+        out: the folder of the report, to which screenshots are written. If None, the page contains
             nothing that was on a screen.
     """
     key = output.rpartition("/")[2]
@@ -184,7 +184,10 @@ def _demonstration(
 
 
 def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
-    """Returns the triage row of each step by its index; empty before the triage was built."""
+    """Returns the triage row (review signals) of each step by the step's index.
+
+    The result is empty if the triage of the demonstration has not been built.
+    """
     try:
         folder = store.open(TRIAGE_STAGE.output(key))[0]
     except MissingOutput:
@@ -199,7 +202,7 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Js
         key: id of the demonstration.
         step: the step with its files.
         row: provenance of the step.
-        out: see `_demonstration`.
+        out: the folder of the report. If None, the JSON contains nothing that was on a screen.
     """
     action = step.action
     leak = ""
@@ -249,10 +252,10 @@ def _page(
 
     Args:
         workspace: the store, whose datasets and quarantine the page lists.
-        demonstrations, steps: see `_demonstration`.
+        demonstrations, steps: all demonstrations and their steps, as returned by `_demonstration`.
         problems: sentences about demonstrations that could not be read.
-        size: bytes of the other files of the report.
-        screens: see `write_report`.
+        size: total size of the other files of the report, bytes.
+        screens: whether the report contains screenshots and the words of tasks.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("demo_pipeline", "reports"), autoescape=True
@@ -349,5 +352,8 @@ def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
 
 
 def _script(value: Any) -> str:
-    """Returns JSON for a `<script>` element; no text in it can end the script or open a comment."""
+    """Returns a value as JSON that is safe inside a `<script>` element.
+
+    `<` is escaped, so that no text can end the script or open an HTML comment.
+    """
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

@@ -1,7 +1,7 @@
-"""Renders steps for notebooks and reports: an image, a contact sheet, a video clip, HTML.
+"""Renders steps for notebooks and reports, as images, contact sheets, video clips and HTML.
 
-HTML contains neither typed text nor names of elements, because the name of a text field may be its
-content. Images contain whatever was on the screen.
+The HTML contains neither typed text nor names of UI elements, because the name of a text field may
+be its content. Images contain whatever was on the screen.
 """
 
 from base64 import b64encode
@@ -28,7 +28,7 @@ from demo_pipeline.trajectories.contact_sheets import (
 )
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 
-# Columns of the provenance that are listed next to the screenshot of a step.
+# Columns of provenance.parquet that are listed next to the screenshot of a step.
 STEP_FACTS = (
     *("reason_code", "lead_ms", "leak", "unavoidable", "pointer_distance_px", "freshness"),
     *("tree_agreement", "tree_age_ms", "clock_method", "clock_uncertainty_ms", "hidden_before"),
@@ -36,7 +36,7 @@ STEP_FACTS = (
 _JPEG = "image/jpeg"
 _VIDEO = "video/mp4"
 _MILLISECOND = Fraction(1, 1000)
-_CLIP_RATE = 30  # frames per second that the encoder plans for; frames keep their own times
+_CLIP_RATE = 30  # nominal frames per second for the encoder; frames keep their own times
 _ENCODER_OPTIONS = {"preset": "veryfast"}
 _SHEET_TILES = 12  # maximum number of screenshots above the table of a trajectory
 _SHEET_COLUMNS = 4
@@ -62,7 +62,7 @@ class Shown:
 
     @property
     def html(self) -> str:
-        """The HTML element that displays the image or clip; the data is embedded as base64."""
+        """The HTML element that displays the image or clip, with the data embedded as base64."""
         source = f'src="data:{self.kind};base64,{b64encode(self.data).decode()}"'
         style = 'style="max-width:100%"'
         if self.kind == _VIDEO:
@@ -89,10 +89,10 @@ def step_picture(step: StepFiles, row: ProvenanceRow, width: int, quality: int =
 
 
 def sheet_of(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Shown:
-    """Returns the contact sheet of some tiles.
+    """Returns a contact sheet of the given tiles as a JPEG.
 
     Args:
-        tiles: the steps in order.
+        tiles: the screenshots of steps, in order.
         columns: tiles per row.
         width: pixels of a tile.
         title: text above the tiles.
@@ -101,7 +101,7 @@ def sheet_of(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -
 
 
 def video_clip(video: Path, span: Span) -> Shown:
-    """Encodes a span of a video as MP4 (H.264); frames keep their distances in time.
+    """Encodes a span of a video as MP4 (H.264), with the original time between frames.
 
     Raises:
         StorageError: the video has no frame in the span.
@@ -147,7 +147,7 @@ def trajectory_html(
 ) -> str:
     """Returns the HTML of a trajectory: lines of text, screenshots, and a table of its steps.
 
-    At most twelve screenshots are shown; they are spread evenly over the trajectory, and include
+    At most twelve screenshots are shown. They are spread evenly over the trajectory, and include
     the first and the last step.
 
     Args:
@@ -177,7 +177,7 @@ def _spread(length: int) -> list[int]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns an HTML table; its head has the keys of the first row."""
+    """Returns the rows as an HTML table, with the keys of the first row as column titles."""
     head = ""
     if rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])

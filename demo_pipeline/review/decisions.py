@@ -1,8 +1,8 @@
-"""Decisions: people's judgements about a demonstration, and the corrections that they make.
+"""Reviewers' decisions about a demonstration: verdicts, corrections, notes and private boxes.
 
-Defines the document of a decision. `judge` finds the decisions that apply to a version of a
-trajectory, and `corrected` applies their corrections. A decision is never changed or removed; to
-undo it, another decision is added. `review_store` reads and writes the documents.
+`Decision` is the JSON document of a decision. `judge` finds the decisions that apply to a version
+of a trajectory, and `corrected` applies their corrections. A decision is never changed or removed.
+To undo a decision, another decision is added. `review_store` reads and writes the documents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-# Columns of provenance.parquet with the box of a target.
+# Columns of provenance.parquet with the bounding box of an action's target.
 _BOX_COLUMNS = ("target_x", "target_y", "target_width", "target_height")
 WHOLE = "all"
 """The key of `Decision.judged` in decisions about the whole demonstration."""
-MOST_TEXT = 10_000  # characters of a note or an instruction
+MOST_TEXT = 10_000  # maximum number of characters of a text that a reviewer writes
 REJECT_REASONS = (
     *("wrong_task", "unfinished", "wrong_result", "many_errors"),
     *("private_data", "broken_recording", "duplicate", "other"),
@@ -54,7 +54,7 @@ class Rejection(Value):
 
 
 class OutcomeValue(Value):
-    """Whether the task was done; replaces the outcome that the recorder noted."""
+    """Whether the task was done. This replaces the outcome that the recorder noted."""
 
     success: bool
 
@@ -66,7 +66,7 @@ class InstructionValue(Value):
 
 
 class Trim(Value):
-    """The first and the last step that are kept."""
+    """The first and the last step to keep; all other steps are cut off at the ends."""
 
     first: Count
     last: Count
@@ -92,16 +92,17 @@ class Note(Value):
 
 
 class StepThought(Value):
-    """The thought before a step. It is used as an annotation of the kind `thought`."""
+    """A reviewer's thought before a step, used as an annotation of the kind `thought`."""
 
     step: Count
     text: _Words
 
 
 class StepVerdict(Value):
-    """Whether a step leads to the goal, and whether it is redundant (None: not judged).
+    """Whether a step leads to the goal, and whether the step is redundant.
 
-    It is used as annotations of the kinds `step_correct` and `step_redundant`.
+    The two answers are used as annotations of the kinds `step_correct` and `step_redundant`.
+    `redundant` is None if the reviewer did not answer the second question.
     """
 
     step: Count
@@ -118,8 +119,8 @@ class ActionValue(Value):
 class PrivateBox(Value):
     """A box in a step's screenshot, and whether it is private.
 
-    `x`, `y`, `width` and `height` are canvas pixels. `private` is False if a detector covered the
-    box by mistake, or if a person withdraws a mark.
+    `x`, `y`, `width` and `height` are pixels of the screenshot. `private` is False if a detector
+    covered the box by mistake, or if a person withdraws a mark.
     """
 
     step: Count
@@ -131,7 +132,7 @@ class PrivateBox(Value):
 
 
 class Undo(Value):
-    """Takes a decision back. After an undo of an undo, the first decision applies again."""
+    """Takes back another decision. If an undo is undone, the first decision applies again."""
 
     decision: DecisionId
 
@@ -150,7 +151,7 @@ VALUES: Mapping[str, type[Value]] = {
     "private_box": PrivateBox,
     "undo": Undo,
 }
-"""Kind of a decision → class of its value."""
+"""Kind of a decision → class of the decision's `value`."""
 
 
 def steps_of(value: Value) -> frozenset[int]:
@@ -171,13 +172,14 @@ class Decision(Document):
     """A decision, stored as `reviews/<demonstration>/<id>.json`.
 
     Attributes:
-        id: 32 hex digits. The page chooses the id before it sends a decision, so that a decision
-            that is sent twice is stored once.
+        id: 32 hex digits. The review page chooses the id before it sends a decision, so that a
+            decision that is sent twice is stored once.
         author: name of the person who decided.
-        time: ISO 8601, UTC, milliseconds. It is later than the time of every decision about this
-            demonstration that the author could see.
-        trajectory: id of the version that was judged.
-        judged: the number of the judged step, or `all` → SHA-256 over the judged files.
+        time: ISO 8601, UTC, with milliseconds. It is later than the time of every decision about
+            this demonstration that the author could see.
+        trajectory: id of the judged version of the trajectory.
+        judged: a mapping with one entry. The key is the number of the judged step, or `all`; the
+            value is the SHA-256 over the judged files. Empty for an undo.
         kind: a key of `VALUES`.
         value: an instance of `VALUES[kind]`.
     """
@@ -208,12 +210,12 @@ class Decision(Document):
 
     @property
     def order(self) -> tuple[str, str]:
-        """A sort key: the time, and for equal times the id."""
+        """A sort key for decisions: by time, and by id if the times are equal."""
         return self.time, self.id
 
 
 class DecisionError(ValueError):
-    """A decision is not valid. `args` are the reasons; they never quote the reviewer's text."""
+    """Raised for an invalid decision. `args` are the reasons, which never quote the reviewer."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
@@ -247,19 +249,19 @@ class Subject:
         return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Whether all steps that the decision judged exist in this version with the same bytes."""
+        """Returns whether this version contains everything that the decision judged, unchanged."""
         if not steps_of(decision.value) <= self.steps.keys():
             return False
         return decision.trajectory == self.version or decision.judged == self.judged(decision)
 
 
 class Corrections(Document):
-    """People's corrections of a trajectory, stored as `corrections.json` in its records.
+    """People's corrections of a trajectory, stored as `corrections.json`.
 
     Attributes:
-        instruction, success: the corrected values; None: not corrected.
+        instruction, success: the corrected values; None if the value was not corrected.
         bad_steps: numbers of steps that no model should learn, ascending.
-        trim: the first and the last step that are kept; None: all steps are kept.
+        trim: the first and the last step to keep; None if all steps are kept.
         actions: corrected actions, in the order of their steps.
         decisions: ids of the decisions that make these corrections.
     """
@@ -272,7 +274,7 @@ class Corrections(Document):
     decisions: list[DecisionId] = Field([])
 
     def keeps(self, step: int) -> bool:
-        """Whether a step is not trimmed off."""
+        """Returns whether a step is kept by `trim`."""
         return self.trim is None or self.trim.first <= step <= self.trim.last
 
 
@@ -281,12 +283,12 @@ NO_CORRECTIONS = Corrections()
 
 @dataclass(frozen=True)
 class Judgement:
-    """The result of `judge`: which decisions apply to a version, and the corrections they make.
+    """The result of `judge`: the decisions that apply to a version, and the resulting corrections.
 
     If decisions contradict each other, the latest determines `verdict` and `corrections`.
 
     Attributes:
-        verdict: the latest approval or rejection; None: there is none.
+        verdict: the latest approval or rejection; None if nobody approved or rejected the version.
         corrections: the corrections that are applied when the records are built.
         applied: all decisions that apply to this version, in time order.
         stale: decisions about other versions that do not apply, because the judged steps differ in
@@ -302,7 +304,10 @@ class Judgement:
 
     @property
     def replaced(self) -> tuple[Decision, ...]:
-        """The decisions in `applied` that a later one about the same thing replaces."""
+        """The decisions in `applied` that a later decision of the same kind and step replaces.
+
+        Approvals and rejections replace each other. Notes and bad steps are never replaced.
+        """
         kinds = {"approve": "verdict", "reject": "verdict"}
         latest: dict[tuple[str, int | None], Decision] = {}
         replaced = []
@@ -326,7 +331,7 @@ class Judgement:
 
     @property
     def rejected_for(self) -> str:
-        """The reason of the rejection, one of `REJECT_REASONS`; empty if it is not rejected."""
+        """The reason for the rejection, from `REJECT_REASONS`; empty unless rejected."""
         if self.verdict is None or not isinstance(self.verdict.value, Rejection):
             return ""
         return str(self.verdict.value.reason)
@@ -334,9 +339,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _UnreadableJudgement(Judgement):
-    """The judgement of a demonstration with a damaged decision, which may be a rejection.
+    """The judgement of a demonstration with a decision that cannot be read.
 
-    The demonstration counts as rejected, so that no model learns it.
+    The unreadable decision may be a rejection. Therefore, the demonstration counts as rejected, so
+    that no model is trained on it.
     """
 
     @property
@@ -352,17 +358,17 @@ UNREADABLE_JUDGEMENT = _UnreadableJudgement()
 
 
 def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
-    """Returns the judgement of a version.
+    """Determines the verdict and the corrections for a version of a trajectory.
 
     Args:
-        decisions: all decisions about the demonstration, in any order, possibly repeated.
-        subject: the version.
+        decisions: all decisions about the demonstration, in any order. Duplicates are allowed.
+        subject: the version to judge.
     """
     by_id = {decision.id: decision for decision in decisions}
     in_order = sorted(by_id.values(), key=lambda decision: decision.order)
     undone_ids: set[str] = set()
-    # An undo is later than the decision that it takes back. In reversed order, it is therefore
-    # already known at each undo whether a later undo took it back.
+    # An undo is later than the decision that it takes back. Therefore, in reversed order, every
+    # undo that could take back the current decision has already been processed.
     for decision in reversed(in_order):
         if isinstance(decision.value, Undo) and decision.id not in undone_ids:
             undone_ids.add(decision.value.decision)
@@ -386,7 +392,7 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
 
 
 def _corrections(applied: Iterable[Decision]) -> Corrections:
-    """Returns the corrections that these decisions, given in time order, make together."""
+    """Combines the corrections of decisions, which are given in time order."""
     latest = dict[str, Any]()
     decision_ids = []
     bad_steps = set[int]()
@@ -415,11 +421,13 @@ def _corrections(applied: Iterable[Decision]) -> Corrections:
 
 
 def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """Returns the time for a new decision: now, or 1 ms after the latest decision if that is later.
+    """Returns the time for a new decision, which is later than all decisions in `seen`.
+
+    The time is `now`, or 1 ms after the latest decision if `now` is not later.
 
     Args:
         seen: all decisions about the demonstration that the author could see.
-        now: UTC.
+        now: the current time in UTC.
     """
     last = max((decision.time for decision in seen), default="")
     if _iso(now) > last:
@@ -432,16 +440,16 @@ def _iso(time: datetime) -> str:
 
 
 def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Nodes) -> StepAction:
-    """Completes and checks the corrected action of a step.
+    """Completes and checks a reviewer's correction of an action.
 
-    Role and name of the target are taken from the tree. The reasoning sentence is written again
-    unless the reviewer wrote one.
+    The role and name of the target are taken from the step's UI tree. The reasoning sentence is
+    generated again unless the reviewer wrote one.
 
     Args:
-        value: the members of the action that the reviewer changed, possibly others as well.
-        recorded: the recorded action, which has the other members. A correction cannot change the
-            number of its step and its type.
-        nodes: nodes of the step's tree by id.
+        value: fields of the action, including those that the reviewer changed.
+        recorded: the recorded action, which supplies the missing fields. A correction cannot change
+            the step index and the action type.
+        nodes: nodes of the step's UI tree by id.
 
     Raises:
         DecisionError: the correction is not a valid action.
@@ -470,7 +478,10 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
 
 
 def _box(action: StepAction, nodes: Nodes) -> tuple[int, int, int, int] | None:
-    """Returns x, y, width and height of the action's target on the canvas; None: unknown."""
+    """Returns x, y, width and height of an action's target in screenshot pixels.
+
+    Returns None if the action has no target in the UI tree.
+    """
     target = action.target_element
     if target is None or target.id not in nodes:
         return None
@@ -486,8 +497,10 @@ class Corrected:
         trajectory: the trajectory with the corrected instruction, outcome and actions, and without
             the steps that people cut off. Steps keep their numbers. If steps were cut off at the
             end, the screenshot of the first of these steps becomes the final screenshot.
-        rows: step number → row of provenance.parquet, with the box of a corrected target.
-        bad_steps: numbers of steps that stay in the history, but give no records of their own.
+        rows: step number → row of provenance.parquet, with the bounding box of the corrected
+            target.
+        bad_steps: numbers of steps that stay in the history of later steps, but produce no training
+            records of their own.
     """
 
     trajectory: Trajectory
@@ -498,9 +511,11 @@ class Corrected:
 def corrected(
     trajectory: Trajectory, corrections: Corrections, rows: Mapping[int, ProvenanceRow]
 ) -> Corrected:
-    """Applies corrections to a trajectory.
+    """Applies people's corrections to a trajectory and its provenance.
 
     Args:
+        trajectory: the trajectory without corrections.
+        corrections: the corrections to apply.
         rows: step number → row of provenance.parquet.
 
     Raises:
@@ -544,9 +559,11 @@ def corrected(
 
 
 def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction]) -> ProvenanceRow:
-    """Returns the row of provenance.parquet of a step, with the box of a corrected target.
+    """Returns a step's row of provenance.parquet, with the box of the target if it was corrected.
 
     Args:
+        step: the step, with its corrected action if there is one.
+        row: the row before corrections.
         actions: step number → corrected action.
     """
     if step.index not in actions:

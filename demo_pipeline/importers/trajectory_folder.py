@@ -1,9 +1,9 @@
 """Writes a trajectory of another tool as an OSWorld-Desktopd trajectory.
 
-Each screenshot is fitted into the canvas, and positions are converted in the same way. An action
-whose screenshot or position is missing becomes a hidden action with a reason instead of a step. If
-the recorder found the element under the pointer, ui_tree.json contains this element, otherwise only
-the screen. `source.json` says where the trajectory comes from.
+Each screenshot is scaled to fit into the canvas of 1920x1080 pixels, and positions are scaled in
+the same way. An action whose screenshot or position is missing does not become a step. It is
+recorded as a hidden action with a reason. ui_tree.json contains the screen and, if the recorder
+found it, the element under the pointer. `source.json` says where the trajectory comes from.
 """
 
 from collections import Counter
@@ -49,10 +49,11 @@ from demo_pipeline.observation.trees.step_tree import canonical_role
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenReason
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-# A target covers at most this share of the screen: larger elements are windows, pages, the desktop.
+# Maximum share of the screen that the target of an action covers. Larger elements are windows,
+# pages and the desktop.
 _LARGEST_TARGET = 0.25
-# Bit depth 8 and color type RGB in the header of a PNG file: the form of our own screenshots. A PNG
-# file in this form that has the size of the canvas is copied unchanged.
+# Bit depth 8 and color type RGB in the header of a PNG file. A PNG file with this header and the
+# size of the canvas is copied unchanged.
 _RGB_OF_8_BITS = b"\x08\x02"
 _HEADER_FORM = slice(24, 26)
 _Box = tuple[int, int, int, int]  # left, top, width and height on the canvas, pixels
@@ -63,10 +64,11 @@ class WrittenSteps:
     """Facts about the steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
-        columns: for each step the provenance columns that are known from the source.
-        kinds: for each step the type of its action.
+        columns: for each step, the values of the columns of the provenance table that the source
+            shows.
+        kinds: the action type of each step.
         hidden: the actions that did not become steps.
-        status: completed or aborted; empty: not known.
+        status: completed or aborted. Empty if the outcome is not known.
     """
 
     columns: list[Mapping[str, Any]] = field(default_factory=list)
@@ -77,14 +79,22 @@ class WrittenSteps:
 
 @dataclass(frozen=True)
 class _Screen:
-    """A screenshot on the canvas: how it is fitted, and the bytes of its PNG file."""
+    """A screenshot scaled to the canvas.
+
+    Attributes:
+        canvas: converts positions on the original screenshot to the canvas.
+        png: content of the PNG file.
+    """
 
     canvas: Canvas
     png: bytes
 
 
 def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
-    """Returns the outcome (completed, failed, aborted or empty) and a sentence for result.json."""
+    """Returns the outcome of a trajectory, and a text for result.json that names its source.
+
+    The outcome is completed, failed or aborted, or empty if it is not known.
+    """
     if given.status:
         return given.status, f"given as {given.status}"
     if trajectory.status:
@@ -95,8 +105,8 @@ def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
 def write_steps(trajectory: SourceTrajectory, out: Path) -> WrittenSteps:
     """Writes `steps/NNN` and `final_screenshot.png`.
 
-    Without a screenshot after the last step, the last step is dropped and its screenshot becomes
-    the final one. Unreadable screenshots are added to `trajectory.damaged`.
+    If no screenshot after the last step can be read, the last step is dropped and its screenshot
+    becomes the final one. Unreadable screenshots are added to `trajectory.damaged`.
 
     Raises:
         UnreadableSourceError: no action became a step.
@@ -135,7 +145,8 @@ def write_result(
         out: the trajectory's folder.
 
     Returns:
-        The status for the provenance: completed or aborted; empty: not known.
+        The status for the provenance table: completed or aborted. Empty if the outcome is not
+        known.
     """
     status, sentence = outcome_of(trajectory, given)
     times = [step.time_ms for step in trajectory.steps]
@@ -162,7 +173,7 @@ def write_source(
     written: WrittenSteps,
     out: Path,
 ) -> None:
-    """Writes source.json: the source's files, and sentences about lost and damaged parts."""
+    """Writes source.json, which lists the source's files and says what was lost or damaged."""
     kinds = Counter(written.kinds)
     lost = trajectory.not_carried_over
     hidden = Counter(action.reason for action in written.hidden)
@@ -171,14 +182,14 @@ def write_source(
     record = source_record(
         source, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
     )
-    # The output must not depend on times of change: a touched file is no reason for a new version.
+    # The output must not depend on modification times: a touched file is no reason for a rebuild.
     for file in record["files"]:
         del file["changed_ns"]
     dump_json(out / SOURCE_FILE, record | {"carried_over": dict(sorted(kinds.items()))})
 
 
 class _StepWriter:
-    """Writes steps one after the other, and collects their facts in `written`."""
+    """Writes the steps in order, and collects facts about them in `written`."""
 
     def __init__(self, trajectory: SourceTrajectory, out: Path) -> None:
         self.written = WrittenSteps()
@@ -189,10 +200,10 @@ class _StepWriter:
         self._acts = 0
 
     def screen(self, image: SourceImage | None) -> _Screen | None:
-        """Returns a screenshot on the canvas; None if it is missing or cannot be read.
+        """Returns a screenshot scaled to the canvas, or None if it is missing or cannot be read.
 
-        The last screenshot is cached, because the screenshot after one action is often the
-        screenshot before the next action as well.
+        The last screenshot is cached, because the screenshot after an action is often also the
+        screenshot before the next action.
         """
         if image is None:
             return None
@@ -228,12 +239,16 @@ class _StepWriter:
         return _Screen(canvas, self._png.encode(np.ascontiguousarray(canvas.fit(rgb))))
 
     def add(self, step: SourceStep) -> None:
-        """Writes the first action as a step if possible; records the others as hidden actions."""
+        """Writes the first action of a source step as a step if possible.
+
+        All other actions of the source step are recorded as hidden actions.
+        """
         screen = self.screen(step.screenshot)
         for number, act in enumerate(step.acts):
             reason = _hidden_reason(act, screen)
             if reason is None and number:
-                reason = HiddenReason.UNDECODABLE  # no screenshot shows the screen before it
+                # The source has a screenshot only before the first action of a step.
+                reason = HiddenReason.UNDECODABLE
             if step.screenshot is None and not number:
                 reason = HiddenReason.BEFORE_VIDEO
             if reason is None and screen is not None:
@@ -295,7 +310,7 @@ def _milliseconds(time_ms: float) -> int:
 
 
 def _hidden_reason(act: SourceAct, screen: _Screen | None) -> HiddenReason | None:
-    """Returns why an action cannot become a step; None: it can."""
+    """Returns the reason why an action cannot become a step, or None if it can."""
     if screen is None:
         return HiddenReason.UNDECODABLE
     if act.kind not in POINTED:
@@ -354,7 +369,7 @@ def _tree(step: SourceStep, box: _Box | None, platform: str) -> dict[str, Any]:
 
     Args:
         step: the step.
-        box: the element's box; None: the recorder found no element.
+        box: the element's box. None if the recorder found no element.
         platform: windows, macos, linux, or empty.
     """
     at = datetime.fromtimestamp(_milliseconds(step.time_ms) / 1000, UTC)

@@ -29,23 +29,24 @@ OUTCOMES = {
     "failed": ("completed", "fail"),
     "aborted": ("aborted", None),
 }
-"""The outcome as a person states it → `status` and `reason` of meta.json."""
+"""Maps an outcome that a person states to `status` and `reason` in meta.json."""
 
 PLATFORMS = ("windows", "macos", "linux")
-_FORM = 2  # version of the written files; raised when other bytes are written for the same source
-# E-mail addresses of the uploaders in names of folders; the id must not contain them.
+# Version of the written files. Raise it when the importer writes other files for the same source.
+_FORM = 2
+# Names of folders may contain the uploader's e-mail address, which must not become part of the id.
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
-_MOST_NAME = 60  # maximum number of characters of the recording's name in an id
+_MOST_NAME = 60  # maximum number of characters that an id takes from the recording's name
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# The import reports a log that ends more than this after the video. If one recorder made video and
-# log, they begin at most 2.5 s apart, and also end at most 2.5 s apart.
+# The import reports a log that ends more than this time after the video. A recorder that writes
+# both starts them at most 2.5 s apart, and also ends them at most 2.5 s apart.
 _UNFILMED_MS = 5000
 
 
 @dataclass(frozen=True)
 class Given:
-    """The facts that a person states about a recording; an empty text means: not stated.
+    """The facts that a person states about a recording. A fact that is not stated is empty.
 
     `status` is a key of `OUTCOMES`, `platform` an item of `PLATFORMS`.
     """
@@ -90,7 +91,7 @@ def import_id(source: SourceFiles) -> str:
 
 
 def source_files(source: SourceFiles) -> list[dict[str, Any]]:
-    """Returns name, size and time of the last change of each file of a recording."""
+    """Returns name, size and modification time of each file of a recording."""
     return [
         {"name": path.name, "bytes": path.stat().st_size, "changed_ns": path.stat().st_mtime_ns}
         for path in source.files
@@ -101,7 +102,7 @@ def source_files(source: SourceFiles) -> list[dict[str, Any]]:
 def is_imported(folder: Path, source: SourceFiles, given: Given) -> bool:
     """Whether `folder` is the upload of these source files, with the same stated facts.
 
-    Names, sizes and times of change of the source files are compared, not their content.
+    Names, sizes and modification times of the source files are compared, not their content.
     """
     try:
         written = load_json(folder / SOURCE_FILE)
@@ -118,7 +119,7 @@ def write_upload(
     importer: Importer,
     given: Given,
 ) -> None:
-    """Writes the upload folder; an older one of the same recording is replaced.
+    """Writes the upload folder, and replaces an older one of the same recording.
 
     Raises:
         UnreadableSourceError: the video cannot be copied, or the log has no input.
@@ -153,7 +154,7 @@ def source_record(
     lost: Sequence[str],
     missing: Sequence[str],
 ) -> dict[str, Any]:
-    """Returns the members of source.json that uploads and trajectories have in common.
+    """Returns the fields of source.json that uploads and trajectories have in common.
 
     Args:
         source: the files of the recording.
@@ -176,7 +177,7 @@ def source_record(
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """Yields an empty folder to write into; it replaces `folder` unless an error is raised."""
+    """Yields an empty folder to write into. If no error is raised, it then replaces `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".importing-{folder.name}")
     old = folder.with_name(f".replaced-{folder.name}")
@@ -194,13 +195,13 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Counter[str]:
-    """Writes input_log.jsonl; returns event type → count of lines."""
+    """Writes input_log.jsonl and returns the number of lines of each event type."""
     kinds = Counter[str]()
     with path.open("wb") as stream:
         if recording.video_zero_ms is not None:
             first = recording.video_zero_ms + video.first_s * 1000
-            # Recorders log ffmpeg's messages, and one of these messages has the start of the video.
-            # The pipeline's clock reads the start from such a line.
+            # Recorders log the messages of ffmpeg. One of these messages contains the start time of
+            # the video, which the pipeline reads from the log. An equal line is written here.
             text = f"start: {first / 1000:.6f} (of the first frame, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))
@@ -218,7 +219,10 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
 
 
 def _meta(name: str, recording: SourceRecording, video: VideoFacts, given: Given) -> dict[str, Any]:
-    """Returns the content of meta.json; unknown facts are empty, and false in `imported`."""
+    """Returns the content of meta.json.
+
+    An unknown fact is empty. `imported` says for the task and the status whether they are known.
+    """
     status, reason = OUTCOMES.get(given.status or recording.status, ("", None))
     task = given.task or recording.task
     width, height = recording.screen or (video.width, video.height)

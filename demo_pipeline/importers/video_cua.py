@@ -116,7 +116,7 @@ class _ActionReader:
             self.left_out["actions of another kind"] += 1
 
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
-        """Yields the lines for an action with the mouse; a drag without a press gets one."""
+        """Yields the lines for a mouse action. A press is added to a drag that has none."""
         x = number(given.get("x"))
         y = number(given.get("y"))
         name = plain_text(given.get("text") or given.get("button")).lower()
@@ -153,7 +153,7 @@ class _ActionReader:
             yield self._line("keyup", {"key": key["key"]})
 
     def _line(self, event: str, data: dict[str, Any]) -> SourceLine:
-        """Returns a line at the next free time."""
+        """Returns a log line, at least `_PRESS_MS` later than the line before it."""
         time = self._next
         self._next += _PRESS_MS
         return SourceLine(event, data, time)

@@ -49,7 +49,8 @@ class VideoFacts(NamedTuple):
 def video_shape(path: Path) -> tuple[int, int, float]:
     """Returns width and height in pixels, and the duration in seconds that the file states.
 
-    The duration is 0 if the file states none. Raises `UnreadableSourceError`.
+    The duration is 0 if the file states none. Raises `UnreadableSourceError` if the file has no
+    video that can be read.
     """
     with _opened(path) as (container, stream):
         context = stream.codec_context
@@ -194,7 +195,7 @@ def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
 class _CaptureTimes:
     """Converts times in a file to capture times, both in seconds.
 
-    A frame without a capture time keeps its distance to the last frame that has one.
+    A frame without a capture time keeps its distance from the last frame before it that has one.
     """
 
     def __init__(self, captured_by_time: Mapping[float, float]) -> None:
@@ -218,8 +219,8 @@ def _needs_earlier_frames(stream: Any, packet: Any) -> bool:
     """Whether a packet that is marked as a keyframe cannot be decoded alone.
 
     Older versions of ocap mark every packet of a HEVC video as a keyframe. The type of the packet's
-    first slice shows whether the mark is right. Each unit in a packet begins with its length in
-    four bytes.
+    first slice shows whether it really is a keyframe. Each unit in a packet begins with its length
+    in four bytes.
     """
     if stream.codec_context.name != "hevc":
         return False

@@ -1,8 +1,9 @@
 """Calibrates a recording: finds its clock, its canvas, and the cells of its screen that flicker.
 
-A clock can have several sources. This module decides in which order they are trusted: a start time
-that ffmpeg logged, moves of the pointer, typing, all inputs together, clicks, and last
-`meta.timestamp`. clock_search.py decides which stretches of the video are decoded for them.
+The clock converts times of the log to times of the video. There are several kinds of evidence for
+it. This module tries them in the order in which they are trusted: a start time that ffmpeg logged,
+moves of the pointer, typing, all inputs together, clicks, and last `meta.timestamp`.
+clock_search.py decides which stretches of the video are decoded to find this evidence.
 """
 
 from collections.abc import Sequence
@@ -75,18 +76,21 @@ def calibrate(
     answered: Floats,
     steps: Sequence[ClockStep] = (),
 ) -> Calibration:
-    """Finds the clock and the canvas of a recording, so that frames can be chosen by them.
+    """Finds the clock and the canvas of a recording.
 
-    Decodes one stretch of video. If this stretch holds too little evidence, more stretches follow.
-    Up to four later parts of the video show whether the clock drifts and whether it still holds.
+    Decodes one stretch of video, and more stretches if it holds too little evidence. Then up to
+    four later parts of the video are decoded. They show whether the clock drifts, and whether it
+    is still right there.
 
     Args:
-        manifest: names the size of the video, and the time and monitor of meta.json.
+        video: the video, of which stretches are decoded.
+        manifest: contains the size of the video, and the time and monitor of meta.json.
+        events: the table of the log's events.
         path: the pointer's positions in the log.
-        actions: in time order.
-        keys: when keys were pressed that type or delete a character, epoch milliseconds.
-        answered: when inputs came that the screen may answer, epoch milliseconds.
-        steps: where somebody set the recorder's clock.
+        actions: the actions of the recording, in time order.
+        keys: press times of the keys that type or delete a character, epoch milliseconds.
+        answered: times of the inputs after which the screen may change, epoch milliseconds.
+        steps: the places in the log where somebody set the recorder's clock.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -127,7 +131,7 @@ def calibrate(
 
 
 def _logged_clock(events: Any, documented: Clock, first_s: float) -> Clock | None:
-    """Returns the clock from the start time that ffmpeg printed into the log; None without it."""
+    """Returns the clock from the start time that ffmpeg printed, or None if none is logged."""
     printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
     return ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
 
@@ -157,7 +161,7 @@ def _screen(manifest: RecordingManifest) -> RecordedScreen:
 
 
 def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
-    """Returns when and where buttons were pressed before `until_ms` (epoch milliseconds)."""
+    """Returns times and positions of the button presses before `until_ms` (epoch milliseconds)."""
     return PointerPath.through(
         (action.press_ms, action.x, action.y)
         for action in actions
@@ -167,7 +171,7 @@ def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """Returns when the person may have acted or the screen may have answered, video seconds."""
+    """Returns the spans in which an action or its effect on the screen may lie, video seconds."""
     uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(
@@ -187,16 +191,16 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
     documented: Clock,
     scales: Sequence[float],
 ) -> Clock:
-    """Returns the clock of a recording whose pointer moves do not show it.
+    """Returns the clock of a recording in which the pointer's moves do not show the clock.
 
-    Typing is tried first, then all inputs together, then clicks. If none shows a clock, the result
-    is `documented`.
+    Typing is tried first, then all inputs together, then clicks. If none of them shows a clock, the
+    result is `documented`.
 
     Args:
-        search: decodes more of the video where that may help.
-        changes: the changes in the decoded stretches of video; those in new stretches are added.
-        presses: when and where buttons were pressed.
-        answered: when inputs came that the screen may answer, epoch milliseconds.
+        search: decodes further stretches of video that may contain evidence.
+        changes: the changed cells in the decoded stretches. Changes in further stretches are added.
+        presses: times and positions of the button presses.
+        answered: times of the inputs after which the screen may change, epoch milliseconds.
         documented: the clock from `meta.timestamp`.
         scales: event scales to try, the most likely first.
     """
@@ -211,7 +215,7 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
 
 
 def _canvas(screen: RecordedScreen, by_pointer: Clock | None, path: PointerPath) -> Canvas:
-    """Returns the canvas, with the scale that the pointer in the video shows, else meta.json's."""
+    """Returns the canvas, with its event scale from the pointer in the video or from meta.json."""
     if by_pointer is not None:
         return replace(fit_canvas(screen.video, by_pointer.event_scale), scale_method="pixels")
     method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"

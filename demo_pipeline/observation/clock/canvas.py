@@ -32,7 +32,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-# Video pixels. If less than this of a pointer is inside the screen, the pointer may change no cell
+# Video pixels. If a smaller part of the pointer is inside the screen, its moves may change no cell
 # (8 x 8 pixels).
 LEAST_SHOWN_PX = 8.0
 
@@ -57,12 +57,12 @@ class Canvas:
         video_width, video_height: of the video as a player shows it, pixels.
         event_scale: vertical video pixels per unit of event space.
         scale: canvas pixels per vertical video pixel.
-        pad_x, pad_y: black bars that fill the canvas: width of the left one and height of the upper
-            one, canvas pixels.
+        pad_x, pad_y: width of the left and height of the upper black bar on the canvas, canvas
+            pixels.
         scale_method: the evidence for the event scale: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
-        left: width of the black bar at the left of the video, and of the one at the right, pixels.
-        top: height of the black bar at the top of the video, and of the one at the bottom, pixels.
+        left: width of each of the two black bars at the sides of the video, pixels.
+        top: height of each of the two black bars at the top and bottom of the video, pixels.
         stretch: width of the screen in the video relative to its undistorted width; 1.0 if the
             video does not stretch it.
     """
@@ -113,9 +113,10 @@ class Canvas:
     def pixel_of(self, x: float, y: float) -> tuple[int, int]:
         """Returns the canvas pixel nearest to a point in event space, never a pixel of the bars.
 
-        `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point, if the
-        screen is not larger than the canvas. On a larger screen, several points share a pixel, and
-        the point that comes back is off by at most half their number.
+        If the screen is not larger than the canvas,
+        `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point. On a
+        screen that is n times as large, n neighboring points map to one pixel, and the point
+        converted back is off by at most n / 2.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size
@@ -153,12 +154,12 @@ class Canvas:
         return not (0 < x < width - 1 and 0 < y < height - 1)
 
     def hides_pointer(self, x: float, y: float) -> bool:
-        """Whether the pointer may be invisible, because its point is at a border of the screen.
+        """Whether the pointer may be invisible, because its position is at a border of the screen.
 
-        The image of a pointer lies to the right of its point and below it, so at the right and the
-        lower border almost nothing of it is inside the screen. At any border, the pointer may be on
-        another display, because some recorders move positions on another display to the border.
-        The point is in event space.
+        The image of a pointer lies to the right of its position and below it. At the right and the
+        lower border, almost nothing of the image is inside the screen. At any border, the pointer
+        may really be on another display, because some recorders log such a position as the nearest
+        position at the border. `x` and `y` are in event space.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
@@ -172,10 +173,10 @@ class Canvas:
         )
 
     def fit(self, image: Image) -> Image:
-        """Returns the frame on the canvas, undistorted, with black bars.
+        """Returns a video frame scaled to the canvas, undistorted, with black bars.
 
-        `image` is (video_height, video_width, 3). An image that already fits the canvas
-        is returned unchanged.
+        `image` is (video_height, video_width, 3). A frame that already fits the canvas is returned
+        unchanged.
         """
         shown_w, shown_h = self.shown_size
         if image.shape[:2] == (self.height, self.width) == (shown_h, shown_w):
@@ -197,7 +198,7 @@ def fit_canvas(
     *,
     stretch: float = 1.0,
 ) -> Canvas:
-    """Returns the canvas of a video, with the video in the middle between equal bars.
+    """Returns the canvas of a video, with the video in the middle between two equal bars.
 
     `video_size` is (width, height) in pixels; `event_scale` and `stretch` are those of `Canvas`.
     """
@@ -212,7 +213,8 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-SAME_SHAPE = 0.02  # largest relative difference of the documented scales across and down
+# Maximum relative difference of the horizontal and the vertical scale from video and monitor size.
+SAME_SHAPE = 0.02
 # An event scale fits if it puts at least this share of the pointer's logged positions inside the
 # video.
 FITTING_SHARE = 0.9
@@ -224,10 +226,10 @@ class RecordedScreen:
 
     Attributes:
         video: width and height of the video as a player shows it, pixels.
-        monitor: width and height of meta.json's primary_monitor, before or after the display's own
-            scaling; None if it is missing.
-        in_points: whether the platform counts in points, so that a unit of event space need not be
-            a pixel.
+        monitor: width and height of meta.json's primary_monitor. Recorders state them in pixels or
+            in points. None if primary_monitor is missing.
+        in_points: whether the platform counts in points, so that a unit of event space can be
+            larger than a pixel.
     """
 
     video: tuple[int, int]
@@ -243,8 +245,8 @@ class RecordedScreen:
             return cls(video, None, in_points)
         factor = 1.0
         if in_points and monitor.scale_factor in COMMON_SCALES:
-            # If meta.json has a scale factor, the monitor's size is in pixels. The log counts in
-            # points.
+            # If meta.json has a scale factor, the monitor's size is in pixels, but the log counts
+            # in points.
             factor = monitor.scale_factor
         size = (round(monitor.width / factor), round(monitor.height / factor))
         return cls(video, size, in_points)
@@ -253,7 +255,7 @@ class RecordedScreen:
     def documented_scale(self) -> float | None:
         """Video pixels per unit of the monitor's size.
 
-        None if meta.json has no monitor, or if the monitor has another shape than the video.
+        None if meta.json has no monitor, or if its aspect ratio differs from the video's.
         """
         if self.monitor is None or min(self.monitor) <= 0:
             return None
@@ -271,13 +273,16 @@ class RecordedScreen:
     def scale_from_documents(self, track: PointerPath) -> float:
         """Returns the event scale of a video that does not show the pointer.
 
-        A candidate fits if it puts nearly all positions of the pointer inside the video. The
-        documented scale is used if it fits, or if no candidate fits. Without a documented scale, 1
-        is used if it fits and a unit of event space is certainly a pixel. Otherwise the only
-        candidate that fits is used.
+        A scale of `candidates` fits if it puts nearly all logged positions of the pointer inside
+        the video. The first of these rules that applies decides:
+
+        1. The documented scale is used if it fits, or if no candidate fits.
+        2. Without a documented scale, 1 is used if it fits and the platform does not count in
+           points.
+        3. If exactly one candidate fits, it is used.
 
         Raises:
-            DemonstrationError: none of these rules names a scale.
+            DemonstrationError: none of these rules applies.
         """
         likeliest = self.candidates[0]
         is_documented = self.documented_scale is not None
@@ -329,9 +334,9 @@ class ScreenPart:
     """A part of a recording with one resolution of the screen. It ends where the next part begins.
 
     Attributes:
-        from_ms: begin of the part, epoch milliseconds; minus infinity for the first part.
-        canvas: of this part; None while the screen is being redrawn, and if the resolution and
-            scale are unknown.
+        from_ms: start of the part, epoch milliseconds; minus infinity for the first part.
+        canvas: the canvas of this part. None if the screen is being redrawn in this part, or if its
+            resolution and scale are unknown.
     """
 
     from_ms: FromMs
@@ -340,16 +345,17 @@ class ScreenPart:
 
 @dataclass
 class ScreenParts:
-    """All parts of a recording in time order; nearly every recording has exactly one.
+    """The parts of a recording with different screen resolutions, in time order.
 
-    The decode pass adds the parts that it finds.
+    Nearly every recording has exactly one part. Further parts are added when a change of the
+    resolution is found.
     """
 
     parts: tuple[ScreenPart, ...]
 
     @classmethod
     def single(cls, canvas: Canvas) -> "ScreenParts":
-        """Returns the one part of a recording whose screen keeps its resolution and scale."""
+        """Returns a single part for a recording whose screen keeps its resolution and scale."""
         return cls((ScreenPart(ALWAYS, canvas),))
 
     def __iter__(self) -> Iterator[ScreenPart]:
@@ -361,7 +367,7 @@ class ScreenParts:
         return len(self.parts)
 
     def add(self, later: Sequence[ScreenPart]) -> None:
-        """Adds parts at the end, and removes those that begin at or after the first added part."""
+        """Replaces all parts that begin at or after the first part of `later` by `later`."""
         earlier = (part for part in self.parts if part.from_ms < later[0].from_ms)
         self.parts = (*earlier, *later)
 
@@ -373,16 +379,16 @@ class ScreenParts:
         return self.parts[max(0, position - 1)]
 
     def rounded(self) -> Sequence[ScreenPart]:
-        """Returns the parts with their times rounded to the decimal places of written files."""
+        """Returns the parts with times rounded to `DECIMALS` places, as written to files."""
         return [replace(part, from_ms=round(part.from_ms, DECIMALS)) for part in self.parts]
 
     def canvas_of(self, action: Action) -> Canvas | None:
-        """Returns the canvas of an action; None if it is unknown, or changes during a drag."""
+        """Returns the canvas of an action, or None if it is unknown or changes during a drag."""
         part = self.at(action.press_ms)
         if action.action_type == "drag" and part != self.at(action.end_ms):
             return None
         return part.canvas
 
     def in_same(self, first_ms: float, second_ms: float) -> bool:
-        """Whether two event times (epoch milliseconds) are in the same part, with one canvas."""
+        """Whether two event times (epoch milliseconds) are in the same part of the recording."""
         return self.at(first_ms) == self.at(second_ms)

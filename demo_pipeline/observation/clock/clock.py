@@ -1,8 +1,8 @@
 """Converts times of the log to times of the video, and says how uncertain the conversion is.
 
-Events keep the times that the recorder wrote; code that needs a video time asks the `Clock`. This
-module also makes the two clocks that need no decoded frame: from `meta.timestamp`, and from the
-start time that ffmpeg printed into the log.
+Events keep the times that the recorder wrote. Code that needs a video time asks the `Clock`. This
+module also creates the two clocks that need no decoded frame. Their sources are `meta.timestamp`,
+and the start time that ffmpeg printed and the recorder logged.
 """
 
 import re
@@ -18,7 +18,7 @@ EARLIEST_START_S = 1e9  # epoch seconds, 2001; smaller numbers are not dates
 LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger numbers are not dates
 
 META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after meta.timestamp
-FFMPEG_UNCERTAINTY_MS = 20.0  # from the start time that ffmpeg prints to the first frame, at most
+FFMPEG_UNCERTAINTY_MS = 20.0  # maximum time from the start that ffmpeg prints to the first frame
 
 DECIMALS = 6  # decimal places of seconds and of epoch milliseconds in written files
 
@@ -27,8 +27,8 @@ ClockMethod = Literal[
 ]
 
 
-# Milliseconds. A shift of a day or more means that the true shift is unknown. It moves the events
-# out of every video.
+# Milliseconds. A shift of a day or more stands for an unknown shift. It moves the events to times
+# that no video contains.
 NEVER_MS = 24 * 3600 * 1000.0
 
 
@@ -51,7 +51,7 @@ class ClockShift(NamedTuple):
         return abs(self.shift_ms) < NEVER_MS
 
 
-_BEFORE_MS = 0.5  # half of the millisecond by which two event times differ at least
+_BEFORE_MS = 0.5  # half the smallest difference of two event times, which is a millisecond
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Clock:
         method: the kind of evidence that shows the clock.
         uncertainty_ms: the true origin is at most this far from `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of the pointer's moves, or of the presses for `click_onsets`, that the frames
-            confirm; None if neither is the evidence.
-        moves: number of pointer moves, keys, inputs or presses that are the evidence; which of
-            them depends on the method.
-        event_scale: video pixels per unit of event space that the same evidence confirms.
+        score: share of the evidence that the frames confirm: of the pointer's moves, or of the
+            presses if the method is `click_onsets`. None for other methods.
+        moves: number of items of evidence. They are pointer moves, keys, inputs or presses,
+            depending on the method.
+        event_scale: video pixels per unit of event space, confirmed by the same evidence.
         rate: video seconds per second of the log; 1.0 without drift.
         shifts: corrections of event times, in time order; empty if nobody set the recorder's clock.
     """
@@ -97,14 +97,14 @@ class Clock:
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether the video time of an event time is known: no unknown shift applies to it."""
+        """Whether the video time of an event time is known, because no unknown shift applies."""
         return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:
         """Converts a video time (seconds) to an event time (epoch milliseconds).
 
-        A shift that moves events to later video times leaves video times that no event time maps
-        to. Such video times are converted to the event time just before the shift.
+        If a shift moves events to later video times, no event time maps to the video times in the
+        gap. These video times are converted to the event time just before the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")
@@ -132,12 +132,13 @@ def documented_clock(timestamp_ms: float) -> Clock:
 
 
 def ffmpeg_clock(lines: Iterable[str], timestamp_ms: float, first_s: float = 0.0) -> Clock | None:
-    """Returns the clock from the start time that ffmpeg printed; None if no line has one.
+    """Returns the clock from the start time that ffmpeg printed, or None if no line contains it.
 
     Args:
         lines: the lines that ffmpeg printed and the recorder logged.
         timestamp_ms: meta.timestamp, epoch milliseconds.
-        first_s: video time of the first frame, seconds. ffmpeg prints when it grabbed this frame.
+        first_s: video time of the first frame, seconds. The start time that ffmpeg prints is the
+            time at which it captured this frame.
     """
     for line in lines:
         match = _FFMPEG_START.search(line)

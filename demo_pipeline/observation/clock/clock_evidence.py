@@ -1,7 +1,7 @@
 """Finds the clock by pointer moves, typing or clicks, compared with the pixels that changed.
 
 A *lag* is the time by which the video began later than the documented clock says. Each search tries
-many lags and returns the clock at the lag that explains the changes best.
+many lags and returns the clock for the lag that explains the changed pixels best.
 
 - Pointer moves are the most exact evidence, and also show the event scale.
 - Typing serves videos that do not show the pointer, and parts in which the pointer rests. A
@@ -26,18 +26,18 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
-_MIN_MOVES = 12  # moves between frames; fewer are not evidence
-# Least number of moves if frames that repeat the frame before are left out. With a lower limit, the
+_MIN_MOVES = 12  # least number of moves between frames that counts as evidence
+# The same minimum if frames that repeat the frame before them are left out. With a lower limit, the
 # logs of other videos fitted a video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Least log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
-# chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of the wrong ones
-# had a smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
-# In a video with large redraws, 24 moves fitted a wrong clock, with a scale of 1.75 and a lag of
-# 2.4 s; right are a scale of 1.0 and a lag of 0.03 s.
+# chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
+# smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
+# In a video with large redraws, 24 moves fitted a wrong clock with a scale of 1.75 and a lag of
+# 2.4 s. The right clock has a scale of 1.0 and a lag of 0.03 s.
 _MIN_SURPRISE = 16.0
-# Share of the cells. A larger redraw counts as a redraw of this share. Otherwise a single move that
-# a redraw of the whole screen does not confirm would be unlimited evidence for a lag.
+# Maximum share of the cells that a redraw counts with, even if it changed more of them. Without
+# this limit, one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
 _REDRAWN = 0.98
 # The score of a lag is the share of the moves that the video confirms at this lag.
 _MIN_SCORE = 0.3  # the best lag needs at least this score
@@ -45,11 +45,12 @@ _MIN_CONTRAST = 2.0  # the best score must be this many times the score of every
 _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samples
 # A lag is a rival if it is further from the best lag than the larger of these two.
 _RIVAL_S = 0.3  # seconds
-_RIVAL_FRAMES = 3  # frame distances; the larger of the two if the frame rate is low
-_NEAR_FRAMES = 2  # frame distances on each side of the best lag that may belong to its plateau
-_PLATEAU = 0.85  # of the best score; the uncertainty is half the width of the lags that reach it
-_SUMMIT = 0.95  # of the best score; the result is the middle of the lags that reach it
-_CLEARLY = 1.2  # a less likely scale must have this many times the score of the scales before it
+_RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
+_NEAR_FRAMES = 2  # frame intervals; only lags within this distance can belong to the plateau
+# Shares of the best score.
+_PLATEAU = 0.85  # the uncertainty is half the range of the lags that reach this share
+_SUMMIT = 0.95  # the result is the mean of the lags that reach this share
+_CLEARLY = 1.2  # a less likely scale wins only with this many times the score of the likelier ones
 
 Indexes = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -61,20 +62,20 @@ def clock_from_pointer(
     scales: Sequence[float],
     search_s: float,
 ) -> Clock | None:
-    """Returns the clock at whose lag the pointer's moves best explain where pixels changed.
+    """Returns the clock for the lag at which the pointer's moves explain the changed pixels best.
 
-    A recorder that falls behind repeats frames, and the pointer in them does not follow the log. If
-    no lag stands out when all frames are compared, repeated frames are left out.
+    A recorder that falls behind repeats frames, and the pointer in repeated frames does not follow
+    the log. If no lag stands out when all frames are compared, repeated frames are left out.
 
     Args:
-        changes: in the stretches of video that were decoded.
+        changes: the changed cells in the decoded stretches of video.
         track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
-        scales: event scales to try, the most likely first; a later one must be clearly better.
+        scales: event scales to try, the most likely first. A later scale must be clearly better.
         search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
-        None with too few moves, or if no lag stands out.
+        The clock, or None if there are too few moves or if no lag stands out.
     """
     differing = changes.without_repeats()
     for compared, min_moves in ((changes, _MIN_MOVES), (differing, _MIN_DIFFERING)):
@@ -93,13 +94,13 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
     search_s: float,
     min_moves: int,
 ) -> Clock | None:
-    """Returns the clock that `clock_from_pointer` looks for, found in one choice of frames.
+    """Returns the clock for the best lag, or None if no lag stands out.
 
     Args:
-        changes: between the frames that are compared, with or without repeated frames.
-        differing: between the frames without repeated ones. They alone decide whether the moves
-            are confirmed by more than chance, because repeated frames show no move.
-        track, documented, scales, search_s: those of `clock_from_pointer`.
+        changes: the changed cells between the frames, with or without repeated frames.
+        differing: the changed cells without repeated frames. The test whether the moves are
+            confirmed by more than chance uses only these, because repeated frames show no move.
+        track, documented, scales, search_s: arguments of `clock_from_pointer`.
         min_moves: lags with fewer moves between the frames are not evidence.
     """
     if not len(changes) or not len(track.times):
@@ -131,12 +132,12 @@ def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
 def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first_s: float) -> Clock:
     """Returns the logged clock, with the drift and the scale that the pointer's moves show.
 
-    If the pointer's moves contradict the logged clock, the logged clock becomes as uncertain as the
-    two clocks differ.
+    If the pointer's moves contradict the logged clock, the difference of the two clocks becomes the
+    uncertainty of the logged clock.
 
     Args:
-        logged: the clock from the start time that ffmpeg printed. This time is trusted most, so the
-            first frame stays at this time.
+        logged: the clock from the start time that ffmpeg printed. The start time is trusted most
+            and remains the time of the first frame.
         by_pointer: the clock that the pointer's moves show; None if they show none.
         rate: video seconds per second of the log, measured by the pointer's moves.
         first_s: video time of the first frame, seconds.
@@ -158,15 +159,15 @@ def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first
 
 
 class Moves:
-    """For each of some lags: the pointer's moves from frame to frame if this lag were right.
+    """The pointer's moves from frame to frame, assuming each of several lags in turn.
 
     A move is *confirmed* if the cells at both of its ends changed between the two frames.
 
     Args:
-        changes: in the decoded frames.
+        changes: the changed cells between the decoded frames.
         track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
-        lags: seconds.
+        lags: the lags to assume, seconds.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class Moves:
         frames = np.array(changes.times)
         self.frame_s = float(np.median(np.diff(frames)))
         events = track.times / 1000 - documented.origin_ms / 1000
-        # Positions that no lag puts between the first and the last frame are left out for speed.
+        # For speed, leave out positions that are outside the decoded frames at every lag.
         reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
         first, end = np.searchsorted(events, reach)
         first = max(0, int(first) - 1)
@@ -192,8 +193,8 @@ class Moves:
     def confirmed(self, scale: float) -> tuple[Floats, Indexes]:
         """Returns the share of confirmed moves at each lag, and the number of moves at each lag.
 
-        Both are (lags,). The share is 0 at a lag without moves. `scale`: video pixels per unit of
-        event space.
+        Both are (lags,). The share is 0 at a lag without moves. `scale` is in video pixels per unit
+        of event space.
         """
         hits = self._hits(scale, self._changes.packed())
         count = np.cumsum(hits, dtype=np.int32)
@@ -202,11 +203,11 @@ class Moves:
         return confirmed / np.maximum(moves, 1), moves
 
     def surprise(self, scale: float) -> float:
-        """Returns how much better than chance all lags together explain the moves, nats."""
+        """Returns the log-likelihood ratio of all lags together against chance, nats."""
         return float(self._ratios(scale).sum())
 
     def nats(self, scale: float) -> Floats:
-        """(lags,): how much better than chance each lag explains the moves, nats."""
+        """Returns the log-likelihood ratio of each lag against chance, (lags,), nats."""
         total = np.concatenate([[0.0], np.cumsum(self._ratios(scale))])
         return np.diff(total[self._starts])
 
@@ -243,11 +244,11 @@ def _moves_at_lag(
 ) -> tuple[Indexes, Indexes, Indexes]:
     """Returns the moves between frames at one lag, as three arrays of equal length.
 
-    They hold the index of the interval between two frames, of the position before the move, and of
-    the position after it.
+    For each move, the arrays contain three indexes: of the interval between two frames, of the
+    position before the move, and of the position after the move.
 
     Args:
-        events: video seconds, at this lag, of the positions from index `first` on.
+        events: times of the positions from index `first` on, in video seconds at this lag.
         track: the pointer's positions in the log.
         frames: times of the frames, video seconds.
         first: index in `track` of the first position in `events`.
@@ -279,9 +280,8 @@ def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Cloc
     if lower_bound[top] <= by_chance:
         return None
     if lower_bound[far].max(initial=0.0) >= score[top]:
-        return (
-            None  # a rival with fewer than `min_moves` moves has a larger share of them confirmed
-        )
+        # A rival with fewer than `min_moves` moves has a significantly larger confirmed share.
+        return None
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
     uncertainty_ms = round((spread + frame_s / 2) * 1000, 3)
@@ -309,31 +309,35 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
     return float(plateau.mean()), float(np.ptp(plateau)) / 2
 
 
-MIN_KEYS = 12  # keys; fewer are not evidence
+MIN_KEYS = 12  # least number of keys that counts as evidence
 _BAND = 3  # rows of cells in a band of the screen; a line of text has about as many
-_RESTLESS = 0.3  # of the time; a band that changes more often changes by itself
+_RESTLESS = 0.3  # share of the time; a band that changes more often does not change by typing
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
 # seconds and on windows of 10 seconds. With the keys of the same video a lag was found in 10 of 11,
 # 37 of 45 and 55 of 89 cases, and each was right. With other or reversed keys a lag was found in
 # 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
 _MIN_NATS = 14.0
-_CONTRAST = 2.5  # times the ratio of every rival, because bursts of typing resemble each other
-_SHARP = 2.0  # times the ratio of lags beside the best, because bursts also fit near the best lag
+# Least multiple of the ratio of every rival. Bursts of typing resemble each other, so a lag by
+# which one burst falls on another one has a large ratio, too.
+_CONTRAST = 2.5
+# Least multiple of the median ratio of the lags beside the best lag. A burst of typing also fits
+# roughly at these lags.
+_SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # seconds; a lag further than this from the best one is a rival
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
-_MIN_ANSWERED = 0.4  # of the keys; at least this share must be followed by a change
+_MIN_ANSWERED = 0.4  # least share of the keys that must be followed by a change
 # Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
 # and a chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
-_ECHO_S = 0.03
-_SLOW_ECHO_S = 0.1
-# Percentile of the distances of frames that is the usual distance. The median would be too long for
-# a recorder with a variable rate, which leaves out frames.
+_ECHO_S = 0.03  # assumed for the clock
+_SLOW_ECHO_S = 0.1  # covered by the uncertainty of the clock
+# Percentile of the intervals between frames that is used as the usual interval. The median would be
+# too long for recorders with a variable frame rate, which leave out frames.
 _USUAL_FRAME = 10
 
 
 def typed_keys(inputs: Sequence[Input]) -> Floats:
-    """Returns when keys were pressed that type or delete a character, ascending epoch ms."""
+    """Returns the press times of the keys that type or delete a character, ascending epoch ms."""
     times: set[int] = set()
     for item in inputs:
         if item.kind == EventType.KEYDOWN:
@@ -346,17 +350,17 @@ def typed_keys(inputs: Sequence[Input]) -> Floats:
 def clock_from_keys(
     changes: ChangeMap, frames: Floats, keys: Floats, documented: Clock, search_s: float
 ) -> Clock | None:
-    """Returns the clock at whose lag characters appear right after their keys.
+    """Returns the clock for the lag at which characters appear right after their keys.
 
     Args:
-        changes: in the stretches of video that were decoded.
+        changes: the changed cells in the decoded stretches of video.
         frames: times of all frames of the video, seconds.
-        keys: as `typed_keys` returns them.
+        keys: the result of `typed_keys`.
         documented: the clock that lags are relative to.
         search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
-        None with too few keys, or if no lag stands out.
+        The clock, or None if there are too few keys or if no lag stands out.
     """
     pressed = np.array([documented.video_time(time) for time in keys])
     echo = echo_lag(changes, frames, pressed, search_s)
@@ -377,9 +381,9 @@ class EchoLag(NamedTuple):
     """The time from keys to their characters in the video.
 
     Attributes:
-        lag_s: seconds from a key, by the documented clock, to its character.
+        lag_s: seconds from a key to its character, if the documented clock is used.
         keys: number of keys in the decoded stretches.
-        frame_s: usual distance of two frames, seconds.
+        frame_s: usual interval between two frames, seconds.
     """
 
     lag_s: float
@@ -390,9 +394,9 @@ class EchoLag(NamedTuple):
 def echo_lag(
     changes: ChangeMap, frames: Floats, pressed: Floats, search_s: float
 ) -> EchoLag | None:
-    """Returns the lag at which changes depend most on the keys; None if no lag stands out.
+    """Returns the lag at which the changes depend most on the keys, or None if no lag stands out.
 
-    `pressed`: when keys were pressed, video seconds. The other arguments are those of
+    `pressed` contains the press times of the keys, video seconds. The other arguments are those of
     `clock_from_keys`.
     """
     if not len(changes) or len(pressed) < MIN_KEYS:
@@ -428,14 +432,14 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
 class Bins:
     """The time of the decoded stretches, divided into bins that are about one frame long.
 
-    A recorder with a variable rate writes no frame while nothing changes. A change after such a gap
-    is therefore counted in the last bin of the gap.
+    A recorder with a variable frame rate writes no frame while nothing changes. A change after such
+    a gap is therefore counted in the last bin of the gap.
 
     Attributes:
-        edges: (bins, 2) begin (excluded) and end (included) of each bin, ascending video seconds.
-        changed: (bins,) whether a band of the screen changed. Bands that change all the time are
-            left out.
-        frame_s: length of a usual bin, seconds.
+        edges: (bins, 2) start (excluded) and end (included) of each bin, ascending video seconds.
+        changed: (bins,) whether a band of the screen changed. Bands that change most of the time
+            by themselves are ignored.
+        frame_s: usual length of a bin, seconds.
     """
 
     edges: Floats
@@ -444,11 +448,13 @@ class Bins:
 
     @classmethod
     def of(cls, changes: ChangeMap, frames: Floats) -> "Bins":
-        """Returns the bins between those decoded frames that are neighbours in the video."""
+        """Divides the time between decoded frames into bins.
+
+        Two decoded frames have no bins between them if they are not consecutive in the video.
+        """
         times = np.array(changes.times)
         gaps = np.diff(times)
         frame_s = float(np.percentile(gaps, _USUAL_FRAME))
-        # A gap between two decoded frames has no bins if the video has more frames in it.
         bins_in_gap = np.maximum(1, np.round(gaps / frame_s)).astype(int)
         bins_in_gap *= np.diff(np.searchsorted(frames, times)) == 1
         last_bin = np.cumsum(bins_in_gap) - 1
@@ -464,13 +470,15 @@ class Bins:
         return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
-        """(lags, bins): whether the time of a key plus the lag falls into the bin.
+        """Returns whether the time of any key plus the lag falls into the bin, (lags, bins).
 
-        `pressed`: when keys were pressed, ascending video seconds. `lags`: ascending seconds.
+        `pressed` contains the press times of the keys, ascending video seconds. `lags` are
+        ascending seconds.
         """
         first = self.edges[0, 0] - lags[-1]
         last = self.edges[-1, 1] - lags[0]
-        near = pressed[(pressed >= first) & (pressed <= last)]  # a log may hold hours of typing
+        # A log may contain hours of typing. Only keys that can fall into a bin are kept.
+        near = pressed[(pressed >= first) & (pressed <= last)]
         echoes = near[None] + lags[:, None]
         number = np.searchsorted(self.edges[:, 0], echoes, side="left") - 1
         inside = (number >= 0) & (echoes <= self.edges[np.maximum(number, 0), 1])
@@ -517,7 +525,7 @@ _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
 _AROUND_PX = 48.0  # video pixels from a click within which a button's pressed state shows
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
 _QUIET_S = 0.5  # seconds without a change around the click that precede a reaction
-_MIN_PRESSES = 6  # presses; fewer are not evidence
+_MIN_PRESSES = 6  # least number of presses that counts as evidence
 # The score of a lag is the share of the presses that are followed by a reaction at this lag.
 _MIN_CLICK_SCORE = 0.6  # the best lag needs at least this score
 _MIN_CLICK_CONTRAST = 1.5  # the best score must be this many times the score of every rival
@@ -529,19 +537,19 @@ CLICK_UNCERTAINTY_MS = 120.0  # milliseconds by which reaction times differ
 def clock_from_clicks(
     changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> Clock | None:
-    """Returns the clock at whose lag most presses are followed by a reaction of the screen.
+    """Returns the clock for the lag at which most presses are followed by a reaction of the screen.
 
     A reaction is a change around the press after at least `_QUIET_S` without such a change.
 
     Args:
-        changes: in the stretches of video that were decoded.
-        presses: when and where buttons were pressed.
+        changes: the changed cells in the decoded stretches of video.
+        presses: times and positions of the button presses.
         documented: the clock that lags are relative to.
         scale: video pixels per unit of event space.
         search_s: lags up to this many seconds are tried in both directions.
 
     Returns:
-        None with too few presses, or if no lag stands out.
+        The clock, or None if there are too few presses or if no lag stands out.
     """
     if not len(changes):
         return None
@@ -554,7 +562,7 @@ def clock_from_clicks(
     rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
     if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
-    # Reactions come after their presses, so the smallest lag of the plateau is the most exact.
+    # A late reaction makes the lag larger, so the smallest lag of the plateau is the most exact.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
     frame_ms = float(np.median(np.diff(changes.times))) * 1000

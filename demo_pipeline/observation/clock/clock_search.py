@@ -1,8 +1,8 @@
-"""Searches the video for evidence of the clock, and checks whether the clock holds to the end.
+"""Searches the video for evidence of the clock, and checks whether it is right until the end.
 
 The search decodes one stretch of the video after the other until the pointer, typing or other
-inputs show the clock. Afterwards it decodes a few later parts of the video. If a part shows a clock
-of its own, the uncertainty is widened so that it covers the part's clock, too.
+inputs show the clock. Afterwards it decodes a few later parts of the video. If a part shows another
+clock, the uncertainty is increased so that it covers the part's clock, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,17 +30,17 @@ from demo_pipeline.observation.frames.video_reader import (
     Span,
 )
 
-WORTH_S = 10.0  # seconds of video; a clock does not change in a shorter time
-PART_S = 30.0  # seconds of video for each checked part: videos slip by 1 or 2 frames in 90 s
-MAX_PARTS = 4  # checked parts; few, because the decode pass decodes their frames again
-PART_MOVES = 24  # moves between frames in a checked part, twice the number that shows a lag
-PART_KEYS = 24  # keys in a checked part, twice the number that shows a lag
-# Least and most seconds from a key to its character if the clock is right. Measured: 0.00 to 0.04
-# in most programs, 0.06 in the simulator. A slower program (0.11, 0.12) makes the clock look
-# less certain than it is.
+WORTH_S = 10.0  # a shorter rest of the video is not checked, seconds
+PART_S = 30.0  # seconds of video per checked part; videos slip by 1 or 2 frames in 90 s
+MAX_PARTS = 4  # maximum number of checked parts, whose frames are decoded again for screenshots
+PART_MOVES = 24  # moves between frames in a checked part; twice the minimum for finding a lag
+PART_KEYS = 24  # keys in a checked part; twice the minimum for finding a lag
+# Smallest and largest number of seconds from a key to its character if the clock is right.
+# Measured: 0.00 to 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12)
+# makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
-# Least time from a frame to its press, milliseconds. If the uncertain clock of a part differs by no
-# more than this, the time covers the difference.
+# Minimum time from a chosen frame to its press, milliseconds. This margin covers small differences
+# between the clock and the uncertain clock of a part.
 MIN_LEAD_MS = 50
 LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 # Maximum number of frames decoded for a part with moves: ten seconds at 30 frames a second. The
@@ -49,30 +49,34 @@ LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch
-# The busiest stretch is searched for near the first movement, because nothing checks the clock
-# before that stretch. It begins at most BUSY_S seconds after the first movement, and at most
-# BUSY_SHARE of the rest of the video after it.
+# The busiest stretch must be near the first movement, because the clock is not checked before this
+# stretch. It starts at most BUSY_S seconds after the first movement, and within the first
+# BUSY_SHARE of the video that follows the first movement.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
-BUSY_MOVES = 36  # moves between frames in a stretch, three times the number that shows a lag
+BUSY_MOVES = 36  # moves between frames in the stretch; three times the minimum for finding a lag
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders are off by 0.5 to 2.5
 MAX_STRETCHES = 32  # the search gives up after this many stretches, however long the video is
 MIN_STRETCHES = 6  # the search does not give up before this many, however short the video is
-MAX_SHARE = 0.3  # of the video; a search that finds no evidence must not double the decoding
+# Maximum share of the video that the search decodes. A search that finds no evidence must not
+# double the time of decoding.
+MAX_SHARE = 0.3
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
-MIN_ANSWERED = 4  # inputs that the screen may answer; a stretch with fewer is not worth decoding
-MORE_SHARE = 0.2  # of the video; decoded for such inputs if the pointer and typing show no clock
-DRIFT_AFTER_S = 300.0  # seconds between two parts; in a shorter time no clock drifts by a frame
-MAX_DRIFT_S = 1.5  # seconds; the largest drift at the end of a video that is searched
-_NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
+MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not worth decoding
+# Maximum share of the video that is decoded for a search by all inputs together, after the pointer
+# and typing showed no clock.
+MORE_SHARE = 0.2
+DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
+MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds
+_NEXT_FRAME_S = 1e-6  # seconds; less than the interval between two frames
 
 
 class ClockPart(NamedTuple):
-    """The clock that a part of the video shows on its own.
+    """The clock that was measured in one part of the video.
 
     Attributes:
         middle_ms: event time in the middle of the part, epoch milliseconds.
-        clock: fits this part.
+        clock: the clock that fits this part.
     """
 
     middle_ms: float
@@ -86,7 +90,7 @@ class ClockSearch:
     Attributes:
         video: the video.
         track: the pointer's positions in the log.
-        keys: when keys were pressed that type or delete a character, epoch milliseconds.
+        keys: press times of the keys that type or delete a character, epoch milliseconds.
     """
 
     video: RecordedVideo
@@ -94,10 +98,10 @@ class ClockSearch:
     keys: Floats
 
     def _decode(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
-        """Decodes batch after batch of stretches into `changes`; yields after each batch.
+        """Decodes one batch of stretches after the other into `changes`, and yields after each.
 
         The caller may stop after any batch. The video is opened once and read forwards for all
-        batches, because a seek in a video with a single key frame starts over at its beginning.
+        batches, because in a video with a single key frame every seek decodes from the beginning.
         """
         batches = list(batches)
         stretches: list[Span] = []
@@ -125,18 +129,18 @@ class ClockSearch:
     ) -> tuple[Clock | None, ChangeMap]:
         """Returns the clock that the pointer's moves show, and the changes in the decoded video.
 
-        If the video has a stretch with many moves, this stretch is searched first. Then follow
-        stretches from the first movement on. If ffmpeg logged its start time, only one batch is
-        decoded.
+        The first search is for the stretch with most moves, if the video has a busy stretch. If it
+        fails, the second search goes through the stretches from the first movement on. If ffmpeg
+        logged its start time, only one batch is decoded.
 
         Args:
             documented: the clock from `meta.timestamp`.
-            logged: the clock from the start time that ffmpeg logged; None without it.
+            logged: the clock from the start time that ffmpeg logged, or None if it logged none.
             scales: event scales to try, the most likely first.
 
         Returns:
-            The clock, or None if the moves show none. The changes in all stretches that the last of
-            the two searches decoded.
+            The clock, or None if the moves show none, and the changed cells in the stretches that
+            the last search decoded.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
         if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
@@ -153,8 +157,9 @@ class ClockSearch:
     def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
         """Yields a single, longer stretch from the first movement on, for a video with few moves.
 
-        The search by all inputs together, which follows, needs more of the video. Decoding it in
-        one go is cheaper, because a later seek in a video with a single key frame starts over.
+        The later search by all inputs together will probably need more of the video. Decoding all
+        of it now is cheaper, because in a video with a single key frame every seek decodes from the
+        beginning.
         """
         times = self.video.times
         begin = self._begin(documented, self.track.times)
@@ -164,9 +169,10 @@ class ClockSearch:
         yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
-        """Yields the stretch with most moves near the first movement; nothing if it has too few.
+        """Yields the stretch with most moves near the first movement.
 
-        Of 42 videos, 8 have such a stretch, and each of the 8 shows its clock there.
+        Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first one. Of 42
+        videos, 8 have such a stretch, and each of the 8 shows its clock there.
         """
         times = self.video.times
         keys = self._key_frames
@@ -182,9 +188,9 @@ class ClockSearch:
             yield [Span(start, start + STRETCH_S)]
 
     def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
-        """Returns the clock that typing shows; None if it shows none.
+        """Returns the clock that typing shows, or None if it shows none.
 
-        Searches `changes` first. Then decodes later stretches and adds their changes to it.
+        Searches `changes` first. Then decodes later stretches and adds their changes to `changes`.
         """
         end = changes.times[-1] if changes.times else None
         frames = self.video.times
@@ -198,10 +204,10 @@ class ClockSearch:
     def answered_clock(
         self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
     ) -> Clock | None:
-        """Returns the clock that all inputs together show; None if they show none.
+        """Returns the clock that all inputs together show, or None if they show none.
 
-        Searches `changes` first. Then decodes a few later stretches and adds their changes to it.
-        `answered` are the times that `answered_inputs` returns.
+        Searches `changes` first. Then decodes a few later stretches and adds their changes to
+        `changes`. `answered` is the result of `answered_inputs`.
         """
         frames = self.video.times
         max_stretches = int(MORE_SHARE * (frames[-1] - frames[0]) / STRETCH_S)
@@ -228,12 +234,14 @@ class ClockSearch:
         Each stretch holds at least two frames, so that there is something to compare.
 
         Args:
-            documented: the clock that places events in the video.
+            documented: the clock that converts the times of events to video times.
             events: times of the inputs that are the evidence, epoch milliseconds.
             min_events: stretches with fewer of these events are left out. Without `after`, the
                 first stretch is yielded in any case.
-            after: stretches start at or after this video time, seconds; None: at the first event.
-            max_stretches: None: the length of the video decides.
+            after: stretches start at or after this video time, seconds. If it is None, they start
+                near the first event.
+            max_stretches: maximum number of stretches. If it is None, the limit depends on the
+                length of the video.
         """
         times = self.video.times
         first = float(times[0])
@@ -241,7 +249,8 @@ class ClockSearch:
         event_times = np.array([documented.video_time(time) for time in events])
         begin = self._begin(documented, events)
         begin = begin if after is None else max(begin, after)
-        # A limit that follows from the length of the video is checked after whole batches only.
+        # An explicit limit is never exceeded. The limit that depends on the length of the video is
+        # checked only after whole batches.
         hard_limit = inf if max_stretches is None else max_stretches
         if max_stretches is None:
             allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
@@ -268,7 +277,7 @@ class ClockSearch:
             yield batch
 
     def _begin(self, documented: Clock, events: Floats) -> float:
-        """Returns where a search for events starts, video seconds.
+        """Returns the video time at which a search for events starts, seconds.
 
         This is the last key frame before the earliest video time that the first event can have.
         """
@@ -280,8 +289,8 @@ class ClockSearch:
     def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
         """Returns the clock that the changes in one part of the video show.
 
-        Only clocks within `MAX_DRIFT_S` of `clock` are tried. None if the changes show no clock, or
-        if only typing shows one and agrees with `clock`.
+        Only clocks within `MAX_DRIFT_S` of `clock` are tried. Returns None if the changes show no
+        clock, or if only typing shows a clock and this clock agrees with `clock`.
         """
         middle_ms = clock.event_time((span.start + span.end) / 2)
         scales = [clock.event_scale]
@@ -292,8 +301,8 @@ class ClockSearch:
         echo = echo_lag(changes, self.video.times, pressed, MAX_DRIFT_S)
         if echo is None or ECHO_S[0] <= echo.lag_s <= ECHO_S[1]:
             return None
-        # Programs show a character 0 to 0.065 s after its key (`ECHO_S`), so several clocks fit.
-        # The part gets the clock that differs most from `clock`.
+        # Programs show a character 0 to 0.065 s after its key (`ECHO_S`), so a range of clocks
+        # fits. The clock that differs most from `clock` is used.
         off_s = echo.lag_s if echo.lag_s > 0 else echo.lag_s - ECHO_S[1]
         origin_ms = clock.origin_ms - off_s * 1000
         return ClockPart(middle_ms, replace(clock, origin_ms=origin_ms, uncertainty_ms=0))
@@ -301,7 +310,7 @@ class ClockSearch:
     def parts(self, clock: Clock, decoded: ChangeMap) -> list[ClockPart]:
         """Returns the clocks that the stretches in `decoded` and later parts of the video show.
 
-        Stretches and parts that show no clock of their own are left out.
+        Stretches and parts for which `_part` returns None are left out.
         """
         later = self._later_changes(clock, decoded.times[-1])
         parts: list[ClockPart] = []
@@ -312,7 +321,7 @@ class ClockSearch:
         return parts
 
     def _later_changes(self, clock: Clock, begin: float) -> Iterator[tuple[Span, ChangeMap]]:
-        """Decodes the parts to check after the video time `begin`; yields each with its changes."""
+        """Yields the parts to check after video time `begin`, each with its changed cells."""
         for span in self.parts_to_check(clock, begin, float(self.video.times[-1])):
             changes = ChangeMap()
             for _ in self._decode(changes, [[span]]):
@@ -323,7 +332,10 @@ class ClockSearch:
         return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
 
     def _key_frame_before(self, time: float) -> float:
-        """Returns the time of the last key frame at or before `time`, else of the first frame."""
+        """Returns the time of the last key frame at or before `time`.
+
+        If there is no such key frame, returns the time of the first frame.
+        """
         keys = self._key_frames
         position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
         return float(keys[position - 1]) if position else float(self.video.times[0])
@@ -332,10 +344,10 @@ class ClockSearch:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
         The time is divided into equal shares. The first share is left out, because a video that
-        falls behind stays behind and shows it in every later share. Every other share gives at most
-        one part. To save decoding, the part begins at a key frame: at the key frame after which
-        enough moves follow soonest. If no key frame has enough moves after it, the part begins at
-        the key frame after which most keys are typed.
+        falls behind stays behind, so that later shares show it as well. Every other share yields at
+        most one part. To save decoding, the part starts at the key frame after which enough moves
+        follow soonest. If too few moves follow every key frame, the part starts at the key frame
+        after which most keys are typed.
         """
         if end - begin < WORTH_S:
             return []
@@ -354,7 +366,7 @@ class ClockSearch:
         return parts
 
     def _moving(self, clock: Clock) -> Any:
-        """(frames - 1,) whether the pointer moves from one frame to the next, by the log."""
+        """(frames - 1,) whether the pointer moves between two frames, according to the log."""
         track = self.track
         frames = self.video.times
         if not len(track.times):
@@ -364,9 +376,9 @@ class ClockSearch:
         return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
 
     def _soonest(self, moves: Any, key_frames: Floats) -> Span | None:
-        """Returns the shortest span that starts at a key frame and holds `PART_MOVES` moves.
+        """Returns the shortest span that starts at a key frame and contains `PART_MOVES` moves.
 
-        None if no such span has at most `LONGEST_PART_FRAMES` frames.
+        Returns None if every such span has more than `LONGEST_PART_FRAMES` frames.
 
         Args:
             moves: (frames,) number of moves from the beginning of the video to each frame.
@@ -383,9 +395,9 @@ class ClockSearch:
         return min(spans, key=lambda span: span.end - span.start, default=None)
 
     def _most_typing(self, typed: Any, key_frames: Floats) -> Span | None:
-        """Returns the span of `LONGEST_PART_S` after the key frame after which most is typed.
+        """Returns the span of `LONGEST_PART_S` from a key frame on that contains most keys.
 
-        None if no such span holds `PART_KEYS` keys.
+        Returns None if no such span contains `PART_KEYS` keys.
 
         Args:
             typed: (frames,) number of keys from the beginning of the log to each frame.
@@ -402,7 +414,7 @@ class ClockSearch:
 
 
 def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
-    """Divides decoded video into stretches; yields each with its changes."""
+    """Divides the decoded video into stretches, and yields each with its changed cells."""
     times = np.array(changes.times)
     number = (times[1:] - times[0]) // STRETCH_S
     for position, start in enumerate(np.arange(times[0], times[-1], STRETCH_S).tolist()):
@@ -410,15 +422,15 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
 
 
 def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock with the drift between its stretch of the video and the last part.
+    """Returns the clock with the drift that the clock of the last part shows.
 
-    The clock is unchanged if the last part is less than `DRIFT_AFTER_S` later, or if its clock
-    differs by no more than both uncertainties together.
+    The clock is returned unchanged if the last part is less than `DRIFT_AFTER_S` later, or if the
+    two clocks differ by no more than both uncertainties together.
 
     Args:
-        clock: fits one stretch of the video.
+        clock: the clock that was measured in one stretch of the video.
         middle_s: the middle of this stretch, video seconds.
-        parts: the parts of the video that show clocks of their own, in time order.
+        parts: the clocks that were measured in parts of the video, in time order.
     """
     if not parts:
         return clock
@@ -444,10 +456,10 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts.
 
-    A part is ignored if its clock differs by no more than its own uncertainty and by no more than
-    `MIN_LEAD_MS`, because every frame lies at least `MIN_LEAD_MS` before its press. If ffmpeg
-    logged the start time, the clock is exact. A part then counts only if its clock differs by more
-    than both uncertainties together.
+    A part is ignored if its clock differs by no more than the uncertainty of `clock`. It is also
+    ignored if it differs by no more than its own uncertainty and `MIN_LEAD_MS`, because every frame
+    lies at least `MIN_LEAD_MS` before its press. If ffmpeg logged the start time, the clock is
+    exact. A part is then ignored if it differs by no more than the sum of both uncertainties.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

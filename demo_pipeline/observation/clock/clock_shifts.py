@@ -1,9 +1,9 @@
-"""Measures in the video by how much somebody set the recorder's clock.
+"""Measures by how much somebody set the recorder's clock, by comparing the log with the video.
 
 A *step* is a place in the log at which the times jump. The order of the lines and the end of the
-video limit how large the jump can be. Within these limits, the video is searched for the moves of
-the pointer and the typing after the step. If the video does not show them, the time of the events
-after the step is unknown.
+video limit how large the jump can be. Within these limits, the video is searched for the pointer's
+moves and the typing that the log has after the step. If the video shows neither, the video times of
+the events after the step are unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,12 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.clock_steps import ClockStep
 
-WINDOW_MS = 10_000.0  # milliseconds of the log that are searched for in the video together
-MAX_WINDOWS = 3  # windows to try, those with most input first, until the video shows one of them
-MIN_INPUTS = 12  # positions or keys; a window with fewer is not evidence
-MOST_MS = 60_000.0  # milliseconds above the smallest possible shift that are searched
-LEAST_MS = 2_000.0  # milliseconds searched in each direction, so that the right lag can stand out
-SLACK_MS = 50.0  # milliseconds searched beyond the limits; a line may be written this late
+WINDOW_MS = 10_000.0  # length of a window of the log whose inputs are searched for in the video
+MAX_WINDOWS = 3  # maximum number of windows that are tried; those with most input come first
+MIN_INPUTS = 12  # least number of positions and keys in a window
+MOST_MS = 60_000.0  # shifts up to this much above the smallest possible shift are tried
+LEAST_MS = 2_000.0  # least range of lags tried in each direction, so that one lag can stand out
+SLACK_MS = 50.0  # shifts this far beyond the limits are tried, because lines may be written late
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class InputTimes:
 
     Attributes:
         track: the pointer's positions in the log.
-        keys: when keys were pressed that type or delete a character, epoch milliseconds.
+        keys: press times of the keys that type or delete a character, epoch milliseconds.
     """
 
     track: PointerPath
@@ -72,20 +72,21 @@ def find_shifts(
     steps: Sequence[ClockStep],
     inputs: InputTimes,
 ) -> Clock:
-    """Returns the clock with a shift for each step, as uncertain as its least certain shift.
+    """Returns the clock with a shift for each step.
 
-    A step back to an earlier offset (for example after corrupt timestamps) reuses the shift that
-    was measured for this offset.
+    The uncertainty of the result is that of the least certain shift. A step back to an earlier
+    offset (for example after corrupt timestamps) reuses the shift that was measured for this
+    offset.
 
     If `clock` comes only from meta.json, and the video shows the events after some step, these
-    events define the clock. The time of the events before the first step is then unknown.
+    events define the clock. The video times of the events before the first step are then unknown.
 
     Args:
         video: the video.
-        clock: fits the events before the first step.
+        clock: the clock for the events before the first step.
         scales: event scales to try.
         steps: jumps of the recorder's clock, in time order.
-        inputs: of the whole log.
+        inputs: the inputs of the whole log.
     """
     shifts: list[ClockShift] = []
     is_proven = clock.method != "meta_timestamp"
@@ -93,8 +94,8 @@ def find_shifts(
     slack_ms = SLACK_MS if is_proven else SLACK_MS + clock.uncertainty_ms
     proven_clocks: list[Clock] = [clock] if is_proven else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
-    # Limits of the next shift, milliseconds: the events after a step follow the line before it, and
-    # the last event comes before the end of the video.
+    # Limits of the next shift, milliseconds. The events after a step cannot be earlier than the
+    # line before it, and the last event cannot be later than the end of the video.
     lowest = 0.0
     last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
     highest = clock.event_time(float(video.times[-1])) - float(last_ms)
@@ -132,9 +133,9 @@ def _clock_within(
     scales: Sequence[float],
     inputs: InputTimes,
 ) -> Clock | None:
-    """Returns the clock that the video shows for these inputs; None if it shows none.
+    """Returns the clock that the video shows for these inputs, or None if it shows none.
 
-    `bounds` are the smallest and the largest shift that these inputs can have against `clock`,
+    `bounds` are the smallest and the largest possible shift of these inputs relative to `clock`,
     milliseconds.
     """
     low, high = bounds
@@ -157,7 +158,7 @@ def _clock_within(
 
 
 def _windows(inputs: InputTimes) -> Iterator[tuple[float, float]]:
-    """Yields begin and end of the windows with most input, epoch ms; windows do not overlap."""
+    """Yields start and end of the windows with most input, epoch ms. Windows do not overlap."""
     times = np.sort(np.concatenate([inputs.track.times, inputs.keys]))
     for _ in range(MAX_WINDOWS):
         counts = np.searchsorted(times, times + WINDOW_MS) - np.arange(len(times))

@@ -33,13 +33,15 @@ from demo_pipeline.recording.key_names import lookup
 # the other 101 was 17.1, with a factor of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
 _MIN_INPUTS = 2  # least number of input times; a single time fits every change
-_RIVAL_S = 0.4  # seconds; lags further than this from the best lag are rivals; answers take less
+# Seconds. A lag further than this from the best lag is a rival. The screen reacts to an input
+# sooner than this.
+_RIVAL_S = 0.4
 _LAG_STEP_S = 0.02  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
 _FINE_S = 0.3  # seconds on each side
 _FINE_STEP_S = 0.004  # seconds between two lags
 _PLATEAU_NATS = 3.0  # a lag whose score is lower by this much is twenty times less likely
-# Seconds from an input to its answer in the video. Each is tried for all inputs together.
+# Seconds from an input to the reaction in the video. Each is tried for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
 _LAGS_AT_ONCE = 2000  # lags; limits the memory of a search in hours of video
 
@@ -47,7 +49,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def answered_inputs(inputs: Sequence[Input]) -> Floats:
-    """Returns when keys, buttons and the wheel were used, ascending epoch milliseconds.
+    """Returns the times at which keys, buttons and the wheel were used, ascending epoch ms.
 
     Modifiers and the repetitions of a held key are left out, because most have no visible effect.
     """
@@ -73,15 +75,16 @@ def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
     documented: Clock,
     scales: Sequence[float],
 ) -> Clock | None:
-    """Returns the clock at whose lag the video answers the inputs best; None if no lag stands out.
+    """Returns the clock for the lag at which the inputs explain the changes in the video best.
 
-    The search covers every lag at which the log and the video overlap.
+    The search covers every lag at which the log and the video overlap. Returns None if no lag
+    stands out.
 
     Args:
-        changes: in the stretches of video that were decoded.
+        changes: the changed cells in the decoded stretches of video.
         frames: times of all frames of the video, seconds.
         track: the pointer's positions in the log.
-        inputs: as `answered_inputs` returns them.
+        inputs: the result of `answered_inputs`.
         documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first. The first that shows a clock decides.
     """
@@ -106,9 +109,9 @@ class _InputVotes:
     """Scores lags by the changes in the decoded stretches.
 
     Attributes:
-        changes: in the decoded stretches.
+        changes: the changed cells in the decoded stretches.
         track: the pointer's positions in the log.
-        inputs: as `answered_inputs` returns them.
+        inputs: the result of `answered_inputs`.
         documented: the clock that lags are relative to.
         bins: the decoded stretches, divided into bins that are about one frame long.
     """
@@ -126,7 +129,7 @@ class _InputVotes:
         return max(video_end_s, abs(log_end_s), video_end_s - log_begin_s)
 
     def moved(self, lags: Floats, scale: float) -> Floats:
-        """(lags,): how much better than chance each lag explains the pointer's moves, nats.
+        """Returns how much better than chance each lag explains the pointer's moves, (lags,), nats.
 
         Lags that are worse than chance get 0, because a video may not show the pointer at all.
         """
@@ -152,17 +155,17 @@ class _InputVotes:
         return is_moving
 
     def answered(self, lags: Floats) -> Floats:
-        """(lags,): how much likelier a change is right after an input than at other times, nats.
+        """Returns how much likelier changes are right after an input, for each lag, (lags,), nats.
 
-        Each lag gets the answer time that fits it best.
+        For each lag, the reaction time that fits best is used.
         """
         pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
         parts = _parts(np.arange(len(lags)))
         return np.concatenate([self._answered(pressed, lags[part]) for part in parts])
 
     def _answered(self, pressed: Floats, lags: Floats) -> Floats:
-        # A video that began later shows the answers earlier, so the lags of answers are negative.
-        # `Bins.typed` needs them in ascending order.
+        # A video that began later shows the reactions earlier, so `Bins.typed` needs negative lags,
+        # in ascending order.
         later = -lags[::-1]
         best = np.zeros(len(lags))
         for answer_s in _ANSWERS_S:
@@ -173,8 +176,8 @@ class _InputVotes:
     def clock(self, lag_s: float, scale: float) -> Clock:
         """Returns the clock in the middle of the lags around `lag_s` that score nearly as high.
 
-        The uncertainty is half the width of these lags, plus half a frame. Without moves of the
-        pointer, their width is the range of times that an answer may take.
+        The uncertainty is half the range of these lags, plus half a frame. Without moves of the
+        pointer, the range of the lags is the range of the reaction times.
         """
         lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
         nats = self.moved(lags, scale) + self.answered(lags)

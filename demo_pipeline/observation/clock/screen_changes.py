@@ -1,13 +1,13 @@
 """Finds changes of the screen's resolution or scale during a recording.
 
 If accessibility scans show desktops of several sizes, `find_parts_by_scans` searches the video
-between these scans before the decode pass. After the last scan, `ScreenWatch` follows the pointer
-during the decode pass.
+between these scans. This happens before the *decode pass*, which reads the whole video to choose
+the screenshots. During the decode pass, `ScreenWatch` follows the pointer after the last scan.
 
-Both test candidate canvases: a canvas *explains* a move of the pointer if cells changed where this
-canvas puts the pointer. A change of resolution redraws the whole screen. Its time is therefore that
-of a large redraw between the last move that the old canvas explains and the first move that the old
-canvas does not explain. If the new resolution is not among the candidates, it stays unknown.
+Both test candidate canvases. A canvas *explains* a move of the pointer if cells changed where this
+canvas puts the pointer. A change of resolution redraws the whole screen. It is therefore dated to a
+large redraw after the last move that the old canvas explains, and before the first move that only
+the new canvas explains. If no candidate has the new resolution, the resolution stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class DesktopSize:
     """The size of the whole desktop in an accessibility scan.
 
     Attributes:
-        time_ms: of the scan, epoch milliseconds.
+        time_ms: time of the scan, epoch milliseconds.
         size: width and height in event space.
     """
 
@@ -68,16 +68,16 @@ class DesktopSize:
 
 
 def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
-    """Whether two sizes differ by rounding only, so that they are those of the same screen."""
+    """Whether two sizes differ only by rounding, so that they may belong to the same screen."""
     return all(abs(a - b) <= SAME_SIZE * b for a, b in zip(first, second, strict=True))
 
 
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
-    """Returns the desktops whose size is that of the recorded screen at their time.
+    """Returns the desktops that have the same size as the recorded screen.
 
     A desktop may span several displays. The result is therefore empty if no desktop has the size of
-    `base`, the canvas at the start of the recording. A desktop that is longer than `base` along one
-    side only is left out, because somebody may have connected a second display.
+    `base`, the canvas at the start of the recording. A desktop that is only wider or only taller
+    than `base` is left out, because somebody may have connected a second display.
     """
     all_desktops = list(desktops)
     width, height = base.event_size
@@ -94,7 +94,7 @@ def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopS
 
 
 def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
-    """Yields the sizes of screens that `base` may change to, the most likely first."""
+    """Yields the sizes that the screen of `base` may change to, the most likely first."""
     width, height = base.event_size
     yield from RESOLUTIONS
     for scale in SCALES:
@@ -105,7 +105,8 @@ def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
 def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
     """Returns `canvases`, followed by the canvases that screens of the given sizes would have.
 
-    The video keeps its size, so a screen of another shape either has bars in it or is stretched.
+    The video keeps its size. A screen with another aspect ratio is therefore shown with black bars,
+    or stretched.
     """
     video_size = (canvases[0].video_width, canvases[0].video_height)
     by_key: dict[tuple[float, ...], Canvas] = {}
@@ -118,8 +119,8 @@ def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[
 def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]:
     """Yields the possible canvases of a screen in a video.
 
-    There is one canvas if screen and video have the same shape. Otherwise there are two: the video
-    has bars around the screen, or stretches the screen.
+    There is one canvas if screen and video have the same aspect ratio. Otherwise there are two: one
+    with bars around the screen, and one with the screen stretched.
     """
     width, height = screen
     across = video_size[0] / width
@@ -137,31 +138,33 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
-# Moves that must support a change of the canvas; fewer may be chance.
+# Least number of moves that must support a change of the canvas; fewer may be chance.
 SWITCH = 3.5
-# Cost of a move if the scale is unknown. A move costs a canvas 1 if the canvas does not explain it.
+# Cost of each move under the hypothesis that the scale is unknown. Under the hypothesis that a
+# canvas is right, a move costs 1 if the canvas does not explain it, and otherwise nothing.
 UNKNOWN_COST = 0.6
-# Share of all cells that a change to an unknown scale must redraw. Most windows and all menus
+# Least share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# Share of the largest redraw. Every redraw that reaches this share of it may be the change of
-# resolution.
+# A redraw may be the change of resolution if its share of the cells is at least this fraction of
+# the largest redraw's share.
 COMPARABLE = 0.5
-# Share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the moves, a
-# scale that was 4 % off explained half of them.
+# Least share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
+# moves; a scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
 # Candidates are equally likely if the numbers of moves that they explain differ by at most this.
 AMBIGUOUS = 1.0
 LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
-# Extra cost of each candidate over the one before it in the list. If two explain the same moves,
-# the more usual resolution wins.
+# Extra cost of each candidate over the one before it in the list. If two candidates explain the
+# same moves, the more usual resolution wins.
 UNLIKELIER = 1e-3
-# Share of all cells; less is not a redraw. A new resolution moves everything that is not plain.
+# Least share of all cells that change in a redraw. A new resolution changes every cell whose
+# surroundings do not have a single color.
 REDRAWN_SHARE = 0.02
-REACTION_MS = 200  # milliseconds; nobody acts sooner on a new screen
-QUIET_SHARE = 0.05  # of all cells; if more of them change, a move of the pointer proves nothing
-SURE_MOVES = 5  # successive moves that the canvas explains, or does not explain, are proof
-FEW_MOVES = 32  # moves; two to four movements towards a target have as many
+REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
+QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
+SURE_MOVES = 5  # this many successive moves prove that the canvas is right, or that it is wrong
+FEW_MOVES = 32  # two to four movements towards a target have this many moves between frames
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 
 
@@ -177,7 +180,7 @@ def find_parts_by_scans(
 
     Args:
         video: the video.
-        calibration: the parts are added to the calibration's screen.
+        calibration: the clock and the canvas; new parts are added to `calibration.screen`.
         path: the pointer's positions in the log.
         desktops: the sizes of the desktop in all scans, in time order.
     """
@@ -214,10 +217,10 @@ class _Move(NamedTuple):
     """A move of the pointer between two successive frames, while the screen hardly changes.
 
     Attributes:
-        places: four positions of the pointer, event space: in the frame before the two, in both of
-            them, and in the frame after them.
-        changed: (rows, columns) of the cells that changed between the two frames, and their
-            neighbours.
+        places: positions of the pointer in four successive frames, event space. The two frames of
+            the move are in the middle.
+        changed: (rows, columns), true for the cells that changed between the two frames, and for
+            the cells next to them.
     """
 
     places: Sequence[Point]
@@ -225,14 +228,14 @@ class _Move(NamedTuple):
 
 
 class ScreenWatch:
-    """Detects changes of the screen's size by the pointer, as an observer of the decode pass.
+    """Detects changes of the screen's size by the pointer while the video is decoded.
 
-    It watches the video after the last scan. It does nothing if the scans already showed a change
-    of size, or if the video did not show the pointer during the calibration, because a missing
-    pointer then proves nothing.
+    It watches the video after the last accessibility scan. It does nothing if the scans already
+    showed a change of size. It also does nothing if the video did not show the pointer during the
+    calibration, because a missing pointer then proves nothing.
 
     Args:
-        calibration: new parts are added to its screen as soon as they are certain.
+        calibration: new parts are added to `calibration.screen` as soon as they are certain.
         desktops: the sizes of the desktop in all scans.
     """
 
@@ -261,7 +264,7 @@ class ScreenWatch:
         self._evidence = _CanvasEvidence(usual, time_ms)
 
     def see(self, diff: FrameDiff) -> None:
-        """Takes the next frame; adds parts to the screen when a change of size is certain."""
+        """Compares the next frame, and adds parts to the screen if a change of size is certain."""
         if diff.before is None or diff.before.time < self._from_s:
             return
         time_ms = diff.pointer.clock.event_time(diff.frame.time)
@@ -286,7 +289,7 @@ class ScreenWatch:
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
         """Counts how many successive moves the expected canvas explains, or does not explain.
 
-        `places`: where the pointer may have been during the move, event space.
+        `places` are the positions that the pointer may have had during the move, event space.
         """
         if self._evidence.agrees(move, places):
             self._agreed += 1
@@ -298,7 +301,7 @@ class ScreenWatch:
             self._is_suspicious = True
 
     def finish(self) -> None:
-        """Adds the part in which the video ends, if it is new. Call it after the last frame."""
+        """Adds a part for a change of size near the end of the video, after the last frame."""
         if not self._is_suspicious:
             return
         change = self._evidence.change()
@@ -307,7 +310,7 @@ class ScreenWatch:
 
 
 def _changed_share(diff: FrameDiff) -> float:
-    """Returns the share of all cells that changed since the last frame; 0 for the first frame."""
+    """Returns the share of all cells that changed since the last frame, or 0 without one."""
     difference = diff.difference
     if difference is None:
         return 0.0
@@ -315,11 +318,13 @@ def _changed_share(diff: FrameDiff) -> float:
 
 
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
-    """Returns the pointer's move between the two frames; None without a move.
+    """Returns the pointer's move between the two frames, or None if there is no usable move.
 
-    None also if the move proves nothing: if no cell changed, because a recorder that falls behind
-    repeats frames; if much of the screen changed; or if the expected canvas puts the pointer at a
-    border, where it may be invisible.
+    A move is not usable in three cases:
+
+    - No cell changed, because a recorder that falls behind repeats frames.
+    - Much of the screen changed.
+    - The expected canvas puts the pointer at a border, where it may be invisible.
     """
     before = diff.before
     frame = diff.frame
@@ -337,13 +342,13 @@ def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
 
 
 def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point]) -> Cells:
-    """(points, canvases): whether the cell changed where a canvas puts a point of event space.
+    """Returns whether the cell changed where a canvas puts a point, (points, canvases).
 
     Args:
-        changed: (rows, columns) of the cells that changed.
+        changed: (rows, columns), true for the cells that changed.
         scales: (canvases, 2), horizontal and vertical video pixels per unit of event space.
         bars: (canvases, 2), width of the left bar and height of the upper bar, video pixels.
-        points: event space.
+        points: the points, event space.
     """
     places = np.array(points)[:, None] * scales + bars
     column, row = np.moveaxis((places // BLOCK).astype(np.int64), -1, 0)
@@ -371,7 +376,7 @@ class _Change(NamedTuple):
 
     Attributes:
         parts: the parts of the recording from the change on.
-        gain: number of moves that support the change, minus the number that is needed.
+        gain: number of moves that support the change, minus `SWITCH`.
     """
 
     parts: Sequence[ScreenPart]
@@ -381,10 +386,10 @@ class _Change(NamedTuple):
 class _CanvasEvidence:
     """Collects which candidate canvases explain the pointer's moves, and finds a change of canvas.
 
-    The first candidate is right when the collection begins. Later, one of several *states* may
-    hold: each candidate is a state, and the last state is "the scale is unknown". A move costs a
-    candidate 1 if the candidate does not explain it. Every move costs the last state
-    `UNKNOWN_COST`.
+    The first candidate is right when the collection begins. For the time after a change there are
+    several hypotheses, here called *states*. For each candidate there is the state that it is
+    right, and the last state is that the scale is unknown. A move that a candidate does not explain
+    adds 1 to the cost of its state. Every move adds `UNKNOWN_COST` to the cost of the last state.
     """
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
@@ -408,7 +413,7 @@ class _CanvasEvidence:
         return bool(_hits(move.changed, self._scales[:1], self._bars[:1], places).any())
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
-        """Records a redraw, and which candidates explain the move.
+        """Records whether the two frames show a redraw, and which candidates explain the move.
 
         `move` is the result of `_quiet_move` for the same frames.
         """
@@ -417,8 +422,8 @@ class _CanvasEvidence:
         share = _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
-            # If frames between the two were not decoded, the redraw may be long after `before`. A
-            # press right after `before` was then made on the old screen.
+            # If frames between the two were not decoded, the redraw may come long after `before`.
+            # Somebody who pressed right after `before` still saw the old screen.
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
@@ -432,22 +437,24 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether to compute `change` now.
+        """Whether `change` should be called now.
 
-        True while there are few moves; later, to save time, only when their number has doubled.
+        While there are few moves, it is called for every move. Later, to save time, it is called
+        only when the number of moves is a power of two.
         """
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:
-        """Returns the change of canvas that explains the moves best; None if none is needed.
+        """Returns the change of canvas that explains the moves best, or None if none is needed.
 
-        `scan_ms`: when a scan showed that the screen has another size, epoch milliseconds.
+        `scan_ms` is the time of a scan that showed another size of the screen, epoch milliseconds.
+        It is infinite if there is no such scan.
         """
         is_certain = scan_ms < inf
         states = self._unknown + 1
         costs = np.reshape(self._costs, (-1, states))
         # total[m, s]: cost of all moves if the first candidate is right for the first m moves, and
-        # state s for all later moves.
+        # state s is right for all later moves.
         spent = np.cumsum(np.vstack([np.zeros(states), costs]), axis=0)
         total = spent[:, :1] + spent[-1] - spent + UNLIKELIER * np.arange(states)
         total[:, 0] = inf
@@ -470,13 +477,13 @@ class _CanvasEvidence:
         """Returns the redraw in which the screen may have changed its size.
 
         The redraw lies between the last move that the old state explains better and the first move
-        that the new state explains better. Several large redraws there are joined to a single one.
-        If there is no redraw, the share is 0.
+        that the new state explains better. Several large redraws in this time are joined to one.
+        If there is no redraw, the share of the result is 0.
 
         Args:
-            gains: (moves,) positive where the new state explains a move better than the old one.
+            gains: (moves,), positive where the new state explains a move better than the old one.
             first_move: index of the first move under the new state.
-            scan_ms: as in `change`.
+            scan_ms: time of a scan that showed the new size; infinite without one.
         """
         old_times = [
             time for time, gain in zip(self._times[:first_move], gains, strict=False) if gain < 0
@@ -495,15 +502,16 @@ class _CanvasEvidence:
         return _Redraw(largest[0].start_ms, largest[-1].end_ms, share)
 
     def _canvas(self, costs: Floats, state: int, *, is_certain: bool) -> Canvas | None:
-        """Returns the canvas of the state after a change; None if it is in doubt.
+        """Returns the canvas of the state after a change, or None if it is in doubt.
 
-        The canvas is in doubt if it explains too few moves, or if another candidate is nearly as
-        good and puts the lower right corner of the screen elsewhere.
+        The canvas is in doubt if it explains too few moves. It is also in doubt if another
+        candidate explains nearly as many moves and puts the lower right corner of the screen
+        elsewhere.
 
         Args:
-            costs: (moves after the change, states).
+            costs: (moves after the change, states), the cost of each move under each state.
             state: index of the state after the change.
-            is_certain: a scan shows that the screen has another size.
+            is_certain: whether a scan shows that the screen has another size.
         """
         agreeing = np.count_nonzero(costs[:, state] < UNKNOWN_COST)
         if state == self._unknown or (not is_certain and agreeing < AGREEING_SHARE * len(costs)):

@@ -2,8 +2,8 @@
 
 Each row is written in three formats: as a row of `<split>.parquet`, as an entry of
 `screenspot/<split>.json` in the format of ScreenSpot-Pro, and as two rows of CUA-Lite, which ask
-for the calls `point` and `bbox`. Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; both
-ends are inside the element.
+for the calls `point` and `bbox`. Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; x2
+and y2 are the last column and row of the element.
 
 This module decides which steps have a UI tree that fits their screenshot. grounding_elements.py
 selects the elements.
@@ -60,7 +60,7 @@ LITE_FOLDER = "cua_lite"  # the folder with the rows in CUA-Lite's format
 
 _Pixels = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]
-"""Left, top, right and bottom in pixels; right and bottom are inside."""
+"""Left, top, right and bottom in pixels; right and bottom are the last pixels inside the box."""
 
 
 class GroundingRow(Document):
@@ -107,7 +107,7 @@ def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
 
 
 def _faults(row: GroundingRow, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults that the model cannot describe: box, point, role and image."""
+    """Yields faults of the box, point, role and image that `GroundingRow` cannot detect."""
     left, top, right, bottom = row.box
     picture = files.picture(row.image)
     if not isinstance(picture, str) and [picture.width, picture.height] != row.image_size:
@@ -128,7 +128,7 @@ GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)]
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
-    """Returns the rows of CUA-Lite for a grounding row, by the tool that the answer calls."""
+    """Returns the two CUA-Lite rows of a grounding row: name of the called tool → row."""
     size = row["image_size"]
     coordinates = {POINT: lite_point(row["point"], size), BBOX: lite_box(row["box"], size)}
     question = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
@@ -168,7 +168,7 @@ _IMAGE_ROLES = frozenset({"icon", "image"})
 
 
 def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row as an entry of a task file of ScreenSpot-Pro."""
+    """Converts a grounding row to an entry of a ScreenSpot-Pro task file."""
     ui_type = "unknown"
     if row["role"] in _TEXT_ROLES:
         ui_type = "text"
@@ -187,7 +187,7 @@ def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# The reasons for which a whole screenshot has no rows; `ELEMENT_EXCLUSIONS` are for its elements.
+# The reasons to leave out a whole screenshot. `ELEMENT_EXCLUSIONS` has those for single elements.
 _SCREEN_EXCLUSIONS = (
     *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
     *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
@@ -264,7 +264,10 @@ def _screen_exclusion(source: Source, step: StepFiles) -> str:
 def _row(
     source: Source, step: StepFiles, element: NamedElement, native: NativePicture | None
 ) -> Row:
-    """Returns the row of an element, on the native screenshot if there is one."""
+    """Returns the grounding row of an element.
+
+    If `native` is given, the row shows this screenshot, in the resolution of the recorded screen.
+    """
     node, words = element
     left, top, right, bottom = node.box
     screenshot = step.screenshot
@@ -299,9 +302,9 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the images of a row: the screenshot under its own name, and under CUA-Lite's name.
+    """Returns the images of a row: name in the dataset → source file.
 
-    See `Form.pictures`.
+    The screenshot has two names: its own name, and the name for CUA-Lite.
     """
     paths = {}
     for name, path in record.files.items():

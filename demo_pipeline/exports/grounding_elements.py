@@ -28,7 +28,7 @@ from demo_pipeline.trajectories.step_sentences import (
 )
 
 EdgeBox = tuple[int, int, int, int]
-"""Left, top, right and bottom in canvas pixels; right and bottom are outside."""
+"""Left, top, right and bottom in canvas pixels; right and bottom are exclusive."""
 
 _WINDOWS = frozenset({"window", "dialog"})
 _CONTAINERS = frozenset(
@@ -140,18 +140,18 @@ class _Screen:
         return False
 
     def is_covered(self, position: int) -> bool:
-        """Returns whether another node may be on top of a node.
+        """Returns whether another node may be on top of the node at `position`.
 
-        These nodes cover the node:
+        Other nodes may cover the node in these cases:
 
-        - a node of the same layer that overlaps the node's centre or a quarter of its box; this
-          does not apply to a container that precedes the node in the tree,
-        - an open menu that touches the node,
-        - a window of another layer that overlaps any part of the node, unless the layer is known to
-          be behind; the same applies to a node of another layer that is in no window and is no
-          container.
+        - A node of the same layer overlaps the node's centre or a quarter of its box. Containers
+          that precede the node in the tree are ignored.
+        - An open menu touches the node.
+        - A window of another layer touches the node, unless that layer is known to be behind.
+        - A node outside all windows touches the node, unless it is a container, or its layer is
+          known to be behind.
 
-        `_layers` explains layers. Ancestors and descendants of the node are ignored.
+        `_layers` defines layers. Ancestors and descendants of the node are ignored.
         """
         box = self.nodes[position].box
         for owner, menu_box in self._popups:
@@ -177,10 +177,10 @@ class _Screen:
 
     @cached_property
     def _popups(self) -> list[tuple[int, EdgeBox]]:
-        """For each open menu, the position of its owner and the area that the menu covers.
+        """Returns the owner of each open menu, and the area that the menu covers.
 
-        The owner is a menu or a combo box. Its menu is open if the items are outside the box of the
-        owner. The area of an open menu is taken to be at least as wide as the owner.
+        The owner is the position of a menu or a combo box. Its menu counts as open if items lie
+        outside the owner's box. The area is at least as wide as the owner.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
@@ -198,7 +198,10 @@ class _Screen:
         return list(areas.items())
 
     def _owner(self, position: int) -> int:
-        """Returns the outermost menu or combo box that contains an item; -1 for other nodes."""
+        """Returns the position of the outermost menu or combo box that contains an item.
+
+        Returns -1 if the node is no item of a menu or combo box.
+        """
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:
             return -1
@@ -213,8 +216,8 @@ class _Screen:
         """Returns, for each node, whether it overlaps the centre or a quarter of a given node.
 
         Args:
-            position: the node that may be covered.
-            shared_pixels: number of pixels that each node shares with it.
+            position: the given node, which may be covered.
+            shared_pixels: for each node, the number of pixels that it shares with the given node.
         """
         left, top, right, bottom = self.nodes[position].box
         x = (left + right - 1) // 2
@@ -227,10 +230,10 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back. This order has no meaning
-        for dialogs, nor at the top of a Windows tree, which lists windows in the order in which
-        their scans ended. Without a meaningful order, a layer without focus is behind a layer with
-        the focus.
+        On Windows and macOS, the tree lists windows from front to back, with two exceptions: the
+        order of dialogs has no meaning, and the top level of a Windows tree lists windows in the
+        order in which their scans ended. Without a meaningful order, a layer without focus is
+        behind a layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -289,10 +292,11 @@ _CONTROLS = frozenset(
         *("listitem", "treeitem", "tablecell"),
     }
 )
-# Roles of elements that are selected; not text fields, because their name may be their content.
+# Roles of elements that can be selected. Text fields are missing, because the name of a text field
+# may be its content.
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
-_VAGUE = frozenset({"unknown", "panel"})  # roles of elements that may look like any other role
+_VAGUE = frozenset({"unknown", "panel"})  # elements with these roles may look like any others
 _LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are areas, not targets
 
 
@@ -338,7 +342,11 @@ def choose_elements(
 
 
 class _Chooser:
-    """Decides which elements of a screen are left out; for the arguments see `choose_elements`."""
+    """Decides which elements of a screen are left out.
+
+    The named visible elements, among which the words must be unambiguous, are called rivals. For
+    the arguments see `choose_elements`.
+    """
 
     def __init__(self, screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float) -> None:
         self._screen = screen
@@ -349,7 +357,7 @@ class _Chooser:
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
         self._names = Counter[tuple[str, str]]()  # (key of the name, role) → number of rivals
-        self._texts = Counter[str]()  # key of a text → number of rivals that the text may name
+        self._texts = Counter[str]()  # key of words → number of rivals that the words may name
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):
@@ -380,7 +388,7 @@ class _Chooser:
         return False
 
     def _shape(self, position: int) -> str:
-        """Returns why an element's place in the tree excludes it; empty if it does not."""
+        """Returns why an element's place in the tree excludes it; empty if not excluded."""
         if position in self._parts:
             return "part_of_control"
         allowed_keys = {"", self._keys[position]}
@@ -394,7 +402,7 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element's box or rivals exclude it; empty if they do not."""
+        """Returns why an element is excluded by its box or by others; empty if not excluded."""
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area
@@ -416,7 +424,7 @@ class _Chooser:
         return ""
 
     def is_unambiguous(self, position: int) -> bool:
-        """Returns whether the element's name and role, and its words, fit no other element.
+        """Returns whether no other element could be meant by the element's name, role or words.
 
         Ancestors and descendants are ignored, because they are at the same place.
         """
@@ -436,10 +444,10 @@ class _Chooser:
 
 
 def _possible_texts(node: _ScreenNode) -> set[str]:
-    """Returns the keys of all texts that may name a node, whose role may be vague.
+    """Returns a key for each text that may name a node: several texts if its role is vague.
 
-    Texts are compared, not names, because a button `Search` and a button `Search button` are both
-    called `the Search button`.
+    Texts are compared instead of names, because a button `Search` and a button `Search button`
+    are both called `the Search button`.
     """
     if node.role in _VAGUE:
         return {_text_key(node.name, role) for role in _ROLES}
@@ -447,7 +455,7 @@ def _possible_texts(node: _ScreenNode) -> set[str]:
 
 
 def _text_key(name: str, role: str) -> str:
-    """Returns the key by which the words that name an element are compared."""
+    """Returns the normalised words that name an element, for comparisons."""
     return name_key(element_text(name, role))
 
 

@@ -21,17 +21,18 @@ from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.files.parquet import open_rows, read_schema
 from demo_pipeline.settings import DatasetSettings, HubSettings
 
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # an image in `datasets`
+# The type in which the library `datasets` stores an image.
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def with_hub_features(schema: pa.Schema) -> pa.Schema:
-    """Adds the metadata without which `datasets` shows structs of bytes instead of images."""
+    """Adds metadata so that `datasets` shows images instead of structs of bytes."""
     note = json.dumps({"info": {"features": _feature(pa.struct(schema))}})
     return schema.with_metadata({"huggingface": note})
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Describes a type in the format of `datasets`; a struct is described as column → type."""
+    """Describes a type in the format of `datasets`; a struct becomes a dict of column → type."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -120,7 +121,7 @@ _ROWS_IN_MEMORY = 16  # rows that are read from the export at once
 
 @dataclass(frozen=True, slots=True)
 class HubTable:
-    """Describes a configuration on the Hub, which is made of the tables of an export.
+    """Describes how the tables of an export become a dataset configuration on the Hub.
 
     Attributes:
         config: name of the configuration.
@@ -160,7 +161,7 @@ class HubConfig:
 
 
 def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -> HubConfig:
-    """Writes the files `data/<config>/<split>-….parquet` of a configuration.
+    """Writes the Parquet shards of a dataset configuration to `data/<config>/`.
 
     Args:
         table: describes the configuration.
@@ -213,7 +214,7 @@ def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str,
 
 
 def _embedded(value: Any, export: Path) -> Any:
-    """Replaces a path, or the paths in a list, by the images; other values stay unchanged."""
+    """Replaces an image path, or a list of paths, by the images; other values stay unchanged."""
     if isinstance(value, str):
         return {"bytes": (export / value).read_bytes(), "path": value}
     if isinstance(value, Sequence):
@@ -282,11 +283,11 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]:
-    """Returns a type in the format of card metadata, from its description by `_feature`.
+    """Converts a type from the format of `_feature` to that of the card's metadata.
 
     Args:
-        feature: the description.
-        key: the key under which the type's name is written: `list` for the type of list items.
+        feature: the type in the format of `_feature`.
+        key: the key for the type's name: `dtype`, or `list` for the type of list items.
     """
     kind = feature.get("_type")
     if kind == "List":

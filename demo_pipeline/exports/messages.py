@@ -122,12 +122,13 @@ class MessagesRecord(Document):
 
 
 def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> AnswerDecoder:
-    """Returns a decoder of answers that consist of optional words and `<tool_call>` blocks.
+    """Returns a decoder for a model's answers: optional words, then `<tool_call>` blocks.
 
     Args:
-        wheel: the meaning of `pixels` in scrolls.
+        wheel: the unit of the argument `pixels` of scroll calls.
         max_pixels: maximum number of pixels to which the model's image processor resizes images.
-            Coordinates are pixels of the resized image. None: coordinates are RU.
+            Coordinates are then pixels of the resized image. If it is None, coordinates are
+            thousandths of the image's width and height (RU).
     """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
@@ -144,8 +145,8 @@ _EARLIER = (
     "last steps, the oldest first."
 )
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-SOURCE = "reasoning_source"  # the key for the source of the line `Thought: …`
-NO_SOURCE = "none"  # value of `SOURCE` in a JSON line without a thought; table rows have null
+SOURCE = "reasoning_source"  # the key that says who wrote the line `Thought: …`
+NO_SOURCE = "none"  # value of this key in JSON lines without a thought; table rows have null
 _IDENTITY = (  # the columns that all tables share
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -157,7 +158,10 @@ _IDENTITY = (  # the columns that all tables share
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a chat for each CUDAG record; the chat has the native screenshot if there is one."""
+    """Yields a chat for each CUDAG record.
+
+    The chat shows the screenshot in the resolution of the recorded screen, if it exists.
+    """
     source = with_native_screenshots(source)
     settings = source.settings
     trajectory = source.trajectory
@@ -220,10 +224,10 @@ def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
 
 
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a line to a table row, in which turns are text and images are in a column.
+    """Converts a JSON line to a table row, whose turns are text and whose images are in a column.
 
-    The turns of the row contain no images: TRL and ms-swift reject images in turns and in a column
-    at once, and Axolotl would use them twice.
+    The turns contain no images: TRL and ms-swift reject rows with images both in turns and in a
+    column, and Axolotl would use these images twice.
     """
     row: dict[str, Any] = {name: line[name] for name, _ in _IDENTITY}
     turns = []
@@ -243,14 +247,14 @@ def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a line to a row of TRL's prompt-completion format: the answer has its own column."""
+    """Converts a JSON line to TRL's prompt-completion format, with the answer in its own column."""
     row = _chat(line)
     turns = row.pop("messages")
     return {**row, "prompt": turns[:-1], "completion": turns[-1:]}
 
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
-    """Returns a `File.table` for chats whose turns are in these columns."""
+    """Returns a value for `File.table`: a table of chats with their turns in these columns."""
     turns = [(column, _TURNS) for column in turn_columns]
     schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
     annotated = schema.append(pa.field(SOURCE, pa.string()))
@@ -258,7 +262,7 @@ def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
 
 
 def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
-    """Returns the answer of a record: its calls, after a line of words if the settings want it."""
+    """Returns the answer of a record: the tool calls, after an `Action: …` line if configured."""
     calls = render_tool_calls(draft.calls)[0]
     if not settings.action_line:
         return calls
@@ -280,7 +284,7 @@ def _pictures(record: MessagesRecord) -> Iterator[tuple[str, str]]:
 
 
 def _faults(record: MessagesRecord, _files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults that the model cannot describe: roles, images, markers and answers."""
+    """Yields faults of roles, images, markers and answers that `MessagesRecord` cannot detect."""
     roles = [message.role for message in record.messages]
     turns = roles[1:] if roles[0] == "system" else roles
     if not turns or turns != ["user", "assistant"] * (len(turns) // 2):
@@ -329,8 +333,8 @@ def _answer_fault(text: str, screen: Pixel) -> str:
     return ""
 
 
-# The dataset has the same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has
-# the same rows in TRL's prompt-completion format.
+# This dataset has the same steps, prompts and splits as the CUDAG dataset. Its folder
+# `prompt_completion/` contains the chats in TRL's prompt-completion format.
 FORM = Form(
     name="messages",
     asset="messages_dataset",

@@ -1,4 +1,4 @@
-"""Replaces screenshots by native screenshots, and converts coordinates to their pixels.
+"""Replaces screenshots by native screenshots, and converts coordinates to native pixels.
 
 Screenshots have the size of the canvas, 1920 by 1080 pixels. Native screenshots have the size of
 the recorded screen. They exist if the setting `screenshots.native` was on and the sizes differ.
@@ -19,7 +19,7 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 
 class NativePicture:
-    """A native screenshot, and the conversion of canvas coordinates to its pixels.
+    """A native screenshot; converts canvas coordinates to pixels of this screenshot.
 
     Attributes:
         path: path of the PNG file.
@@ -36,15 +36,15 @@ class NativePicture:
     def at(self, x: float, y: float) -> Pixel:
         """Converts a point on the canvas, or a corner of a box, to native pixels.
 
-        The result lies outside the native screenshot for points in the bars that fill the canvas
-        around the screen.
+        The canvas has bars beside the screen if their aspect ratios differ. Points in the bars
+        become points outside the native screenshot.
         """
         native_x = (x - self._canvas.pad_x) / self.scale
         native_y = (y - self._canvas.pad_y) / self.scale
         return round(native_x), round(native_y)
 
     def pixel(self, x: float, y: float) -> Pixel:
-        """Converts a point like `at`, but rounding never moves it beyond the last pixel."""
+        """Converts a point like `at`, but keeps points on the right or bottom edge inside."""
         native_x, native_y = self.at(x, y)
         width, height = self.size
         if native_x == width:
@@ -55,7 +55,7 @@ class NativePicture:
 
 
 def native_picture_of(screenshot: Path) -> NativePicture | None:
-    """Returns the native screenshot that belongs to a screenshot; None if it does not exist."""
+    """Returns the native version of a screenshot; None if this version does not exist."""
     path = native_of(screenshot)
     size = readable_size(path)
     if size is None:
@@ -87,7 +87,7 @@ def with_native_screenshots(source: Source) -> Source:
 
 
 def _native_action(action: StepAction, native: NativePicture) -> StepAction:
-    """Converts the points in the parameters of an action and in its sentence."""
+    """Converts the points in an action's parameters and description to native pixels."""
     members = action.parameters.members()
     converted: dict[str, int] = {}
     for x, y in (("x", "y"), ("start_x", "start_y"), ("end_x", "end_y")):
@@ -100,7 +100,7 @@ def _native_action(action: StepAction, native: NativePicture) -> StepAction:
 
 
 def _native_row(row: ProvenanceRow, native: NativePicture) -> ProvenanceRow:
-    """Converts the box of the target, and the places where the pointer rested before the action."""
+    """Converts the target's box and the hovered points of a provenance row to native pixels."""
     if row.get("hover_x") is not None:
         *before, last = (native.pixel(x, y) for x, y in hovered_places(row))
         hovered_before = list[int]()

@@ -52,7 +52,7 @@ _ENDS = {"success": "End the task: it is done.", "failure": "End the task: it wa
 
 
 def units_per_notch(settings: DatasetSettings) -> int:
-    """Returns the number of `pixels` for one notch of the wheel."""
+    """Returns the value of a scroll call's argument `pixels` for one notch of the wheel."""
     if settings.cudag_scroll_unit == "notches":
         return 1
     return settings.cudag_pixels_per_notch
@@ -71,7 +71,7 @@ _WHY_FIRST = (
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
-    """Returns the sentence of the system prompt about sign and unit of `pixels` in scrolls."""
+    """Returns the part of the system prompt that explains `pixels` in scrolls: sign and unit."""
     unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
     if settings.cudag_scroll_unit == "notches":
         unit = "it counts notches of the wheel, not pixels"
@@ -85,8 +85,9 @@ def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[st
     """Returns the definition of the tool: a function with the JSON Schema of its arguments.
 
     Args:
-        settings: decide the meaning of scrolls.
-        seen: width and height of the image whose pixels are the unit of coordinates; None: RU.
+        settings: determine the unit of scrolls.
+        seen: width and height of the image whose pixels are the unit of coordinates. If it is
+            None, the unit is RU: thousandths of the image's width and height.
     """
     largest = RU_MAX
     if seen:
@@ -123,10 +124,10 @@ def system_prompt(
     """Returns the system prompt of every record: the tool, the coordinates and how to answer.
 
     Args:
-        settings: decide the meaning of scrolls.
-        action_line: whether answers begin with a line of words; see `action_sentence`.
-        thought: whether answers begin with a line of thought.
-        seen: width and height of the image whose pixels are the unit of coordinates; None: RU.
+        settings: determine the unit of scrolls.
+        action_line: whether answers have an `Action: …` line before the calls.
+        thought: whether answers begin with a `Thought: …` line.
+        seen: see `tool_schema`.
     """
     if thought and action_line:
         rule = f"{_WHY_FIRST.partition(', and then')[0]}. {_WORDS_FIRST}"
@@ -157,13 +158,13 @@ def system_prompt(
 def action_sentence(
     calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
 ) -> str:
-    """Returns the line of words that precedes the calls in an answer, with markers escaped.
+    """Returns the sentence for the `Action: …` line of an answer, with models' markers escaped.
 
     Args:
         calls: the calls of the answer.
-        reasoning: the sentence about the step; not used for `terminate`.
-        places: the points of the calls in pixels, in order. In the sentence, such points are
-            replaced by the coordinates of the calls, so that sentence and calls agree.
+        reasoning: the sentence that describes the step; ignored for `terminate`.
+        places: the points of the calls in pixels, in order. Where the sentence contains one of
+            these points, the coordinate of the call replaces it, so that sentence and calls agree.
     """
     if calls[0].action == "terminate":
         return _ENDS[calls[0].arguments["status"]]
@@ -190,7 +191,7 @@ def with_points_replaced(
     Args:
         reasoning: the sentence.
         replacements: point, as written → its replacement.
-        other: replacement of all other points; None: they stay.
+        other: replacement of all other points. If it is None, other points stay unchanged.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -200,19 +201,19 @@ def with_points_replaced(
 
 
 def end_sentence(*, success: bool) -> str:
-    """Returns the sentence that ends a task."""
+    """Returns the sentence for a final answer that ends the task as done or not done."""
     return _ENDS["success" if success else "failure"]
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """Returns an earlier action for a prompt, as `1. {arguments}`, with markers escaped.
+    """Returns the line `1. {arguments}` that lists an earlier action in a prompt.
 
-    Equal calls that follow each other are written once, with `n times` behind them.
+    Consecutive equal calls are written once, followed by `n times`. Markers are escaped.
 
     Args:
         number: 1-based number of the action in the history.
         calls: the calls of the action.
-        note: words for what the calls do not express; may be empty.
+        note: words for facts that the calls cannot express; may be empty.
     """
     texts = list[str]()
     for call, run in groupby(calls):
@@ -256,10 +257,10 @@ def done_words(action_type: str) -> str:
 
 
 def hidden_words(action: HiddenAction) -> str:
-    """Describes a hidden action, as in `clicked outside the recorded screen`.
+    """Describes an action that no screenshot shows, as in `clicked outside the recorded screen`.
 
-    The description contains neither the place nor typed text. Unknown types and reasons get
-    general words.
+    The description contains neither the place nor typed text. For unknown types and reasons it
+    says `acted` and `out of sight`.
     """
     return f"{done_words(action.action_type)} {_UNSEEN.get(action.reason, 'out of sight')}"
 
@@ -270,10 +271,10 @@ def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
     Markers in the instruction are escaped.
 
     Args:
-        instruction: of the task.
+        instruction: the instruction of the task.
         history: lines about the earlier actions, oldest first; their markers are escaped already.
-        most: maximum number of listed actions, which are the latest. One line replaces all other
-            actions, and says how many they are.
+        most: maximum number of listed actions; the latest are listed. A line with the number of
+            the other actions stands in place of them.
     """
     text, _ = escape_markers(instruction)
     if not history:
@@ -293,8 +294,8 @@ _CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Rig
 def grounding_prompt(action: StepAction) -> str:
     """Returns an instruction for a single action, such as `Click the Search button`.
 
-    Markers are not escaped. The result is empty if the target is unknown or has no name, and for
-    actions that do not only point at their target: drags, keys, typed text, waits.
+    Markers are not escaped. The result is empty if the target is unknown or has no name. It is also
+    empty for drags, keys, typed text and waits, because pointing at the target is not enough there.
     """
     target = action.target_element
     if target is None:

@@ -1,4 +1,4 @@
-"""Checks the records of any form, in the output of the stage `records` and in datasets.
+"""Checks the records of any export form, such as `sft`, in stage outputs and in datasets.
 
 A form describes its records by a `RecordFormat`. The other checks are the same for all forms:
 missing files, unreadable values, missing images, repeated ids, trajectories in two splits, and
@@ -34,7 +34,8 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-_RECENT = 4096  # entries in the caches of documents and of hashes; nearby records use the same ones
+# Number of cached documents, and of cached hashes. Consecutive records name the same files.
+_RECENT = 4096
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
 FormRecordT = TypeVar("FormRecordT", bound=Document)
@@ -47,7 +48,7 @@ class StrictDocument(Document):
 
 
 class Fault(NamedTuple):
-    """A problem of a record; the caller adds file and line."""
+    """A problem of a record, without the file and the line; `at` adds both."""
 
     code: str
     message: str
@@ -57,7 +58,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, field: str) -> "Fault":
-        """Returns the fault of a record for a problem in one of its fields."""
+        """Converts a problem found in a field of a record to a fault that names this field."""
         message = f"{field}: {problem.message}"
         return cls(problem.code, message, problem.remedy, problem.severity)
 
@@ -73,8 +74,8 @@ class NamedFiles:
     Each image is examined only once.
 
     Args:
-        locate: returns the path of the file for the name that a record contains.
-        documents: name → document that replaces the content of the file, for corrected documents.
+        locate: returns the path of a file for its name in a record.
+        documents: file name → corrected document that replaces the content of the file.
     """
 
     def __init__(
@@ -88,23 +89,23 @@ class NamedFiles:
 
     @classmethod
     def below(cls, root: Path) -> "NamedFiles":
-        """Returns the files whose names are relative to a folder."""
+        """Creates a reader of files whose names are paths relative to a folder."""
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """Returns the path of a file; None: the name is absolute or leads out of the folder."""
+        """Returns the path of a file; None if its name is no relative path inside the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None
 
     def picture(self, name: str) -> ImageInfo | str:
-        """Returns size and format of an image, or a phrase that says why it cannot be used."""
+        """Returns size and format of an image, or a phrase that says why the image is unusable."""
         if name not in self.pictures:
             self.pictures[name] = self._probed(name)
         return self.pictures[name]
 
     def _probed(self, name: str) -> ImageInfo | str:
-        """Examines an image; see `picture`."""
+        """Examines an image without the cache of `picture`."""
         path = self.path(name)
         if path is None:
             return "is not a path inside the folder"
@@ -124,9 +125,9 @@ class NamedFiles:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
 
     def _document(self, name: str) -> Mapping[str, Any]:
-        """Returns a JSON object; empty if the file is missing or invalid.
+        """Returns the JSON object in a file; empty if the file is missing or invalid.
 
-        The validator of trajectories reports missing and invalid documents.
+        Missing and invalid documents are not reported here, but when trajectories are validated.
         """
         path = self.path(name)
         if name in self._documents:
@@ -140,13 +141,13 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat(Generic[FormRecordT]):
-    """Describes the valid records of a form.
+    """Describes the valid records of an export form, such as `sft`.
 
     Attributes:
-        model: declares keys, types and ranges.
+        model: Pydantic model with the keys, types and ranges.
         pictures: returns (field, file name) for each image that a record names.
-        faults: yields the faults that the model cannot describe. The function is called if the
-            model accepts the record, even if an image cannot be opened.
+        faults: yields the faults that the model cannot detect. The function is called for each
+            record that the model accepts, even if an image cannot be opened.
         id_field: name of the field that must be unique in an export.
         picture_code: problem code for images that cannot be opened.
     """
@@ -166,11 +167,11 @@ def read_record(
     Args:
         form: describes the record.
         value: a JSON value, or the row of a table.
-        file, line: the place that problems name.
-        files: the files that the record may name.
+        file, line: the place of the record, for the problems.
+        files: reads the files that the record names.
 
     Returns:
-        The record, or None if the model rejects it, and all problems.
+        The record and all its problems. The record is None if the model rejects it.
     """
     record, problems = check(form.model, value, file, line=line)
     if record is None:
@@ -182,7 +183,7 @@ def read_record(
 def record_faults(
     form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
 ) -> Iterator[Fault]:
-    """Yields the faults of a record that the model accepts: unusable images, and other faults."""
+    """Yields the faults of a valid model instance: unusable images, and those of `form.faults`."""
     for field, name in form.pictures(record):
         picture = files.picture(name)
         if isinstance(picture, str):
@@ -198,33 +199,37 @@ def record_problems(
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""Returns the problems of a record. Arguments: its value, its file and line, the files it names."""
+"""Returns the problems of a record, from its JSON value, file, line and the files that it names."""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
 def kept_problems(
     form: Form, rows: Iterable[tuple[int | None, KeptRow]], file: str, source: DatasetTrajectory
 ) -> list[Problem]:
-    """Returns the problems of a trajectory's kept rows, in the parts that the form describes.
+    """Returns the problems of the export rows that are stored for a trajectory.
+
+    Only those parts of the rows are checked for which the form has a description.
 
     Args:
-        form: the form of the rows.
+        form: the export form of the rows.
         rows: (line number, row) for each row; iterated twice.
-        file: the file that problems name.
+        file: the file that contains the rows, for the problems.
         source: the trajectory.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
-    paths: dict[str, str] = {}  # name in a dataset, with and without its first folder → file
+    # Name in a dataset → file of the trajectory; each name also without its first folder.
+    paths: dict[str, str] = {}
     for _, row in rows:
         for name, path in row.files.items():
             paths[name] = path
             paths[name.partition("/")[2]] = path
 
     def locate(name: str) -> Path:
-        """Returns the file of the trajectory for a name in a record.
+        """Returns the path of the file that a record names.
 
-        Names in records contain folders that only the finished dataset has. Therefore shorter and
-        shorter ends of the name are looked up, and at last the stem of the file name.
+        Names in records contain folders that only the finished dataset has. Therefore the leading
+        folders are removed one by one until the name is known. The last attempt is the stem of
+        the file name.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -259,7 +264,7 @@ def _value_problems(
     return problems_of(value, file, line, files)
 
 
-# Type of a model's field → type of the column.
+# Annotated type of a Pydantic field, or its origin such as `list` → type of the column.
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int32(),
@@ -273,7 +278,7 @@ _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
 
 
 def row_schema(model: type[Document]) -> pa.Schema:
-    """Returns the columns of a table whose rows a model describes.
+    """Returns the schema of a table whose rows are described by a Pydantic model.
 
     The fields of the model must be texts, numbers, booleans, or lists of these.
     """
@@ -289,12 +294,12 @@ def row_schema(model: type[Document]) -> pa.Schema:
 def schema_file(
     file: str, model: type[Document], head: Mapping[str, Any] = {}
 ) -> Callable[[FinishedRows], Mapping[str, Any]]:
-    """Returns a `Form.side_files` that writes only a JSON Schema.
+    """Returns a function for `Form.side_files` that adds the JSON Schema of a model as a file.
 
     Args:
         file: name of the file.
         model: the model of a record.
-        head: keys with values that precede the keys of the schema in the file.
+        head: entries that precede those of the schema in the file.
     """
 
     def side_files(_finished: FinishedRows) -> Mapping[str, Any]:
@@ -326,12 +331,12 @@ def line_value(line: bytes, file: str, number: int) -> Any:
 def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[int | None, Any]]:
     """Yields the number and the value of each line, table row or array item of a file.
 
-    An unreadable value is yielded as a `Problem`.
+    A `Problem` takes the place of each value that cannot be read.
 
     Args:
         path: path of a `.json`, `.parquet` or JSON Lines file.
-        file: the file name that problems contain.
-        array: whether a `.json` file is an array of values; else it is a single value.
+        file: name of the file, for the problems.
+        array: whether a `.json` file is an array of values; if not, the file is a single value.
     """
     if path.suffix == ".json":
         yield from _members(path, file, array=array)
@@ -365,10 +370,10 @@ def _members(path: Path, file: str, *, array: bool) -> Iterator[tuple[int | None
 
 
 def validate_form(form: Form, root: Path) -> list[Problem]:
-    """Returns the problems of a dataset: the default of `Form.validate`.
+    """Returns the problems of a dataset; the default implementation of `Form.validate`.
 
-    These are missing files, values that the model rejects, images that cannot be opened, repeated
-    ids, and trajectories in two splits.
+    Problems are missing files, records that the format rejects, images that cannot be opened,
+    repeated ids, and trajectories in two splits.
     """
     settings = DatasetSettings(name_prefix="PREFIX")
     problems: list[Problem] = []
@@ -392,9 +397,9 @@ def validate_form(form: Form, root: Path) -> list[Problem]:
 
 
 def validate_form_file(form: Form, path: Path) -> list[Problem]:
-    """Returns the problems of a single file of a dataset: the default of `Form.validate_file`.
+    """Returns the problems of one dataset file; the default implementation of `Form.validate_file`.
 
-    File names in the records are taken as relative to the folder of this file.
+    Paths in the records are resolved relative to the folder of this file.
     """
     if not path.is_file():
         return [missing(path.name)]
@@ -414,7 +419,7 @@ def _suffix(file: File) -> str:
 
 
 class _FileReader:
-    """Checks the values in all files of a part, and their ids and splits across the files.
+    """Checks all dataset files that one `File` describes, and ids and splits across these files.
 
     Attributes:
         count: number of values that were read so far.
@@ -433,7 +438,8 @@ class _FileReader:
 
         Args:
             path: path of the file.
-            split: split of the file, whose trajectories must be in no other split. Empty: unknown.
+            split: split of the file; its trajectories must be in no other split. If the split is
+                unknown, an empty text turns this check off.
         """
         name = path.relative_to(self._root).as_posix()
         files = self._files
@@ -460,7 +466,7 @@ class _FileReader:
         file_and_line: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        """Yields a problem if the id was used before, or the trajectory is in another split."""
+        """Yields a problem for a repeated id, and one for a trajectory that is in another split."""
         place = ":".join(str(part) for part in file_and_line if part)
         key = getattr(record, form.id_field)
         if key is not None and self._places.setdefault(key, place) != place:
@@ -487,7 +493,7 @@ def table_problems(
         lines: a JSON Lines file; its own problems are not reported here.
         table: a Parquet file.
         columns: returns the columns (name → value) that the row for a line must have.
-        plain: converts a row of the table before it is compared.
+        plain: converts a table row to the values that are compared with `columns`.
     """
     file = table.name
     reported = 0

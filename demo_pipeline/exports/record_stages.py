@@ -1,8 +1,8 @@
 """Defines the stage `records`, which makes the records of a demonstration for all exports.
 
-People's corrections and annotations are applied in this stage and in no earlier one. The stage
-writes them next to the records, and `selection.load_corrected` applies them before a form makes its
-records. The module of a form decides the content of a record.
+Corrections by people, and annotations, are first applied in this stage. The stage writes them next
+to the records, and `selection.load_corrected` applies them before the records are made. The content
+of a record is decided by the module of its export form, such as sft.py.
 """
 
 import hashlib
@@ -32,17 +32,17 @@ from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _TRAJECTORIES = "trajectories"
-RECORD_DIGESTS = "files.sha256"  # the file with the SHA-256 of all other files of the records
-WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not built from kept rows
+RECORD_DIGESTS = "files.sha256"  # contains the SHA-256 of each other file that the stage writes
+WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not built from this stage's records
 
 
 def built_forms(settings: Settings) -> list[Form]:
-    """Returns the forms of the exports that the settings build."""
+    """Returns the export forms that the settings select and that need this stage's records."""
     return [form_of(name) for name in settings.datasets.exports if name not in WITHOUT_FORM]
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns, for each file of kept rows, a text that changes with the form or its settings."""
+    """Returns file of records → a text that changes with the export form or its settings."""
     return _record_fingerprints(settings.datasets)
 
 
@@ -55,10 +55,11 @@ def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns people's corrections of the trajectory version that the stage reads.
+    """Returns people's corrections as an input of the stage.
 
-    The value of the result is a function that returns the content of `corrections.json` without
-    private text. The value is None if there are no corrections.
+    The corrections apply to the trajectory version that the stage reads. The value of the result is
+    a function that returns the content of `corrections.json` without private text. The value is
+    None if there are no corrections.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
@@ -89,7 +90,7 @@ def _trajectory(inputs: RecordingInputs, out: Path) -> DatasetTrajectory:
 
 
 def _run_records(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes corrections, annotations and the records in all forms."""
+    """Writes the corrections, the annotations, and the records of all selected exports."""
     if inputs.source:
         (out / CORRECTIONS_FILE).write_bytes(inputs.source())
     if notes := row_notes(read_rows(inputs.folders[ANNOTATIONS] / ANNOTATIONS_FILE)):
@@ -111,7 +112,7 @@ def _digests(out: Path) -> str:
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns problems if files changed since they were written, else the problems of records."""
+    """Returns the files that changed since they were written; if none did, problems of records."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)
@@ -124,7 +125,7 @@ def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 @dataclass(frozen=True)
 class _NumberedRows:
-    """Iterates over the rows of a file with their line numbers; line 1 is the `RowsHead`."""
+    """Iterates over the records in a file with their line numbers; line 1 is the `RowsHead`."""
 
     path: Path
 

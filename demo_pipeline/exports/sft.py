@@ -1,7 +1,7 @@
 """Exports the SFT samples of OSWorld-Desktopd, one per step, and validates files of such samples.
 
 Samples are small, because they contain paths of screenshots and UI trees instead of their contents.
-The validator compares samples with the trajectories if it finds these.
+The validator compares samples with the trajectories if the dataset's folder contains these.
 """
 
 import base64
@@ -63,8 +63,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-# The reason for which an action is left out if `sft_keys` is `documented`: the action has a
-# parameter that the format document does not mention.
+# The reason to leave out an action that has a parameter which the format document does not mention.
+# Such actions are left out only if the setting `sft_keys` is `documented`.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -73,9 +73,10 @@ _REFERENCE = "correct the reference"
 
 
 class _HistoryGap(Document):
-    """The entry of a history for an action that no screenshot shows.
+    """The entry in a sample's history for an action that no screenshot shows.
 
-    It has the keys of action.json. `reasoning` describes the action, but not its place or text.
+    The entry has the keys of action.json. `reasoning` describes the action without its place and
+    without typed text.
     """
 
     step_index: None = None
@@ -91,9 +92,9 @@ class _SftInput(Document):
     Attributes:
         instruction: the task.
         screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
-        ui_tree: a path relative to the dataset, or the tree inline; null if it differs from the
-            screenshot (`tree_agreement` of the sample is `differs`).
-        history: the earlier actions, oldest first, as in action.json or `_HistoryGap`.
+        ui_tree: a path relative to the dataset, or the tree inline; null if tree and screenshot
+            show different states (`tree_agreement` of the sample is `differs`).
+        history: the earlier actions, oldest first, each as in action.json or as a `_HistoryGap`.
     """
 
     instruction: Text
@@ -115,13 +116,13 @@ class SftSample(Document):
     Attributes:
         freshness: freshness of the UI tree, as in provenance.parquet.
         tree_agreement: whether UI tree and screenshot agree, as in provenance.parquet.
-        first_step: index of the trajectory's first step; None if it is 0.
-        reasoning_source: source of the annotation that replaces the reasoning of the action; None:
-            it is the reasoning in action.json.
-        instruction_source: source of the annotation that replaces the instruction of task.json;
-            None: it is that instruction.
-        screen_changed: whether the screen changed before the next screenshot; None: unknown.
-        taken_back_by: index of the later step that undoes this one; None: none is known.
+        first_step: index of the trajectory's first step; None if the index is 0.
+        reasoning_source: who wrote the annotation that replaces the action's reasoning; None if
+            the sample has the reasoning of action.json.
+        instruction_source: who wrote the annotation that replaces the instruction; None if the
+            sample has the instruction of task.json.
+        screen_changed: whether the screen changed before the next screenshot; None if unknown.
+        taken_back_by: index of a later step that undoes this one; None if no such step is known.
     """
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset(
@@ -153,7 +154,7 @@ def _is_inline(screenshot: str) -> bool:
 
 
 def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults of a sample, and, if `follow_paths`, of the files that it names."""
+    """Yields the faults of a sample; with `follow_paths`, also those of the files at its paths."""
     action = sample.output.action
     if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
@@ -177,13 +178,13 @@ def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterato
 
 
 def _size_fault(text: str, files: NamedFiles | None) -> str:
-    """Returns the fault of a screenshot's format or size; empty if it has none.
+    """Returns what is wrong with a screenshot's format or size; empty if both are right.
 
-    Files that are missing or unreadable have no fault here; `record_checks` reports them.
+    The result is empty for missing and unreadable files, which `record_checks` reports.
 
     Args:
         text: the image inline, or its path.
-        files: the files of the dataset; None: a path is not checked.
+        files: the files of the dataset. If it is None, the file at a path is not checked.
     """
     if _is_inline(text):
         try:
@@ -208,8 +209,8 @@ def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | No
     """Reads the UI tree of a sample.
 
     Returns:
-        The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if its
-        path is not followed.
+        The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if
+        `follow_paths` is False and the sample has a path instead of the tree.
     """
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")
@@ -232,7 +233,8 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
     Args:
         history: the earlier actions.
-        expected: indexes of the steps before the sample's step; `stop` is the sample's step.
+        expected: indexes of the steps before the sample's step; `expected.stop` is the index of
+            the sample's step.
     """
     last = -1
     index = expected.stop
@@ -253,9 +255,9 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
     """Yields a fault if the history of a sample lacks earlier steps.
 
-    Samples with only the documented keys may lack steps whose actions have undocumented parameters.
-    The files action.json of the trajectory show which steps have such actions. Steps without this
-    file are not reported.
+    If a sample has only the documented keys, its history may lack steps whose actions have
+    undocumented parameters. These actions are found in the action.json files of the trajectory. A
+    missing step is not reported if its action.json does not exist.
 
     Args:
         sample: the sample.
@@ -293,7 +295,10 @@ def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
 
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the differences between a sample and those files of its trajectory that exist."""
+    """Yields the differences between a sample and the files of its trajectory.
+
+    Missing files of the trajectory are ignored.
+    """
     action = sample.output.action
     names = set[str]()
     for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
@@ -338,7 +343,8 @@ def _action_faults(
         value: the action.
         folder: name of the trajectory's folder.
         files: the files of the dataset.
-        without_target: whether the sample leaves out the target, so that it is not compared.
+        without_target: whether `value` has no target because the sample has no UI tree. The target
+            in action.json is then ignored.
     """
     step = value.get("step_index")
     if not isinstance(step, int):
@@ -354,7 +360,7 @@ def _action_faults(
 
 
 def _plain(value: Any) -> Any:
-    """Removes keys whose value is null, and replaces lone surrogates, to compare two values."""
+    """Prepares a JSON value for comparison: drops null members and replaces lone surrogates."""
     if isinstance(value, dict):
         return {key: _plain(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):
@@ -365,7 +371,7 @@ def _plain(value: Any) -> Any:
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Returns the trajectory id and the step index in a path; None if it has no step folder."""
+    """Returns the trajectory id and the step index in a path; None if the path contains neither."""
     match = _STEP_FILE.fullmatch(path)
     if match is None:
         return None
@@ -374,9 +380,9 @@ def step_of(path: str) -> tuple[str, int] | None:
 
 SFT_FORMAT = RecordFormat(SftSample, _pictures, partial(_faults, True), picture_code="screenshot")
 _FORMAT_WITHOUT_DATASET = RecordFormat(SftSample, faults=partial(_faults, False))
-_ALL = "samples"  # the stem of the files that contain the samples of all splits
+_ALL = "samples"  # stem of samples.jsonl and samples.parquet, with the samples of all splits
 _LineCheck = Callable[[bytes, str, int], list[Problem]]
-"""Returns the problems of a line. Arguments: the line; file and line number for the problems."""
+"""Returns the problems of a line, given the line, the file name and the line number."""
 
 
 def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem]]:
@@ -384,8 +390,9 @@ def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem
 
     Args:
         path: a file of samples.
-        root: the dataset to which paths in samples are relative; None: the first of these folders
-            that contains `trajectories`: the file's folder, its parent, `dataset` in the parent.
+        root: the dataset to which paths in samples are relative. If it is None, the dataset is the
+            first folder with a subfolder `trajectories` among the file's folder, its parent, and
+            `dataset` in the parent.
     """
     dataset = root or _dataset_near(path)
     files = NamedFiles.below(dataset or path.parent)
@@ -419,7 +426,8 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
 
     Args:
         path: the file.
-        root: the dataset to which paths in samples are relative; None: a folder near the file.
+        root: the dataset to which paths in samples are relative. If it is None, the dataset is
+            looked for near the file.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -457,9 +465,10 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
 
 
 def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Iterator[Problem]:
-    """Yields the problems of all lines, and of lines that are in no split or in two splits.
+    """Yields the problems of all lines in the JSON Lines files of a folder.
 
-    Equal lines are checked only once.
+    Samples in no split and samples in two splits are problems, too. Equal lines are checked only
+    once.
 
     Args:
         root: the folder.
@@ -490,15 +499,16 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem of a sample that is missing in another file."""
+    """Returns the problem of a sample that another file should contain, too."""
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-# Characters after which a row group ends; a single UI tree can have millions of characters.
+# A row group ends after this number of characters. A single UI tree can have millions.
 _BATCH_CHARACTERS = 64 * 2**20
 
-# Name, type, description. `action` and `history` are JSON text: parameters differ by action type.
+# Name, type and description of each column. `action` and `history` are JSON text, because actions
+# of different types have different parameters.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trajectory_id", pa.string(), "demonstration id"),
     ("step_index", pa.int32(), "0-based, as in steps/NNN"),
@@ -545,9 +555,10 @@ _TABLE = Table(
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a sample for each step, and again for each other wording of the instruction.
+    """Yields a sample for each step and each wording of the instruction.
 
-    With only documented keys, all samples have the instruction of task.json.
+    Annotations contain the other wordings. If samples are limited to documented keys, only the
+    wording in task.json is used.
     """
     yield from _samples(source)
     if _is_documented_form(source.settings):
@@ -574,9 +585,10 @@ def _is_documented_form(settings: DatasetSettings) -> bool:
 def _samples(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step.
 
-    A sample's history contains all earlier steps, also those that have no sample, and a gap for
-    each hidden action. With only documented keys, the history contains neither gaps nor actions
-    with undocumented parameters; the step indexes show where actions are missing.
+    A sample's history contains all earlier steps, even steps without a sample, and a gap for each
+    action that no screenshot shows. If samples are limited to documented keys, the history contains
+    neither gaps nor actions with undocumented parameters. Its step indexes show where actions are
+    missing.
     """
     trajectory = source.trajectory
     candidate = source.candidate
@@ -614,7 +626,10 @@ def _samples(source: Source) -> Iterator[Row | Excluded]:
 def _sample(
     source: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
-    """Returns the sample of a step and the files that it names, or the reason to leave it out."""
+    """Returns the sample of a step and the files that the sample names.
+
+    Returns a reason instead if the step is left out.
+    """
     provenance = source.rows[step.index]
     settings = source.settings
     size = None
@@ -634,7 +649,7 @@ def _sample(
         tree = source.name(step.ui_tree)
         files[tree] = step.ui_tree
     action = step.action.model_dump(mode="json")
-    if tree is None:  # the id of a target has a meaning only in its tree
+    if tree is None:  # the id of a target has no meaning without the UI tree
         action["target_element"] = None
     sample: dict[str, Any] = {
         "input": {
@@ -658,14 +673,14 @@ def _sample(
 
 
 _DOCUMENTED_KEYS = ("input", "output")  # the keys of a sample in the format document
-# Columns of provenance.parquet that samples contain. The columns in `_EFFECTS` may be null.
+# Columns of provenance.parquet that samples repeat. Columns in `_EFFECTS` may be null there.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")
 _OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")
 
 
 def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns of `SFT_SCHEMA` that repeat values of a sample."""
+    """Returns column → value for the columns of `SFT_SCHEMA` that repeat values of a sample."""
     model_input = sample["input"]
     output = sample["output"]
     tree = model_input["ui_tree"]
@@ -690,9 +705,9 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `samples.jsonl` contains all samples. `train`, `val`, `test` and, if it has a sample, `held_out`
-# contain the splits. Paths in samples are relative to the dataset's folder, which contains only the
-# files of trajectories that samples name.
+# `samples.jsonl` contains all samples, and each split has a file; `held_out.jsonl` exists only if
+# this split has samples. Paths in samples are relative to the dataset's folder. From the
+# trajectories, the folder contains only the files that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -29,14 +29,16 @@ STEP_SETTINGS = (  # the settings that `step_exclusion` reads
 def step_exclusion(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, size: Pixel | None
 ) -> str:
-    """Returns why a step is left out: the first of `STEP_EXCLUSIONS` that applies, or empty.
+    """Returns why a step is left out; empty if the step can be exported.
+
+    The result is the first of `STEP_EXCLUSIONS` that applies.
 
     Args:
         step: the step.
         row: provenance of the step.
-        settings: decide which leaks are included.
-        size: width and height of its screenshot; None if a file that the form needs is missing or
-            unreadable.
+        settings: say whether screenshots that already show the pointer at the target are allowed.
+        size: width and height of the screenshot, pixels. None if a file that the export needs is
+            missing or unreadable.
     """
     if is_off_screen(step.action, row, size or CANVAS):
         return "off_screen"
@@ -46,9 +48,9 @@ def step_exclusion(
 
 
 def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
-    """Returns the places, in order, where the pointer rested to open the target, such as a submenu.
+    """Returns the points where the pointer rested to open the target, such as an item of a submenu.
 
-    The places are pixels of the screenshot.
+    The points are in order of time, in pixels of the screenshot.
     """
     if row.get("hover_x") is None:
         return ()
@@ -57,7 +59,7 @@ def hovered_places(row: ProvenanceRow) -> tuple[Pixel, ...]:
 
 
 def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
-    """Returns whether an action points outside the screenshot, which has this width and height."""
+    """Returns whether an action points outside a screenshot of this width and height."""
     positions = points(action)
     if not positions:
         return False
@@ -69,7 +71,7 @@ def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
 def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
     """Returns whether the video contains the end of the last action that is not a wait.
 
-    If it does not, the final screenshot does not show the effect of this action.
+    If the video ends earlier, the final screenshot does not show the effect of this action.
 
     Args:
         steps: all steps in order.
@@ -82,7 +84,7 @@ def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, Provenance
 
 
 def readable_size(screenshot: Path) -> Pixel | None:
-    """Returns width and height of a PNG, or None if it is missing or not a PNG."""
+    """Returns width and height of a PNG; None if the file is missing, unreadable or not a PNG."""
     try:
         return png_size(screenshot)
     except (OSError, ValueError) as error:

@@ -1,15 +1,15 @@
-"""Exports labels for reward models: a label per demonstration, and labels of steps if known.
+"""Exports labels for reward models: one per demonstration and, where known, one per step.
 
 `outcome/<split>.parquet` has a label for each demonstration: whether its task was done.
 
 `<split>.parquet` has labels of steps: whether the task could still be done after the step.
 
-- If the task was done, it could still be done after each step, even if the step was undone later.
-  All steps are labelled true, except for bad steps.
+- If the task was done, all steps are labelled true, except for bad steps. The task could still be
+  done after each of them, even after a step that was undone later.
 - If the task was not done, the recording says nothing about single steps. Labels exist only if
-  there is a bad step. They end with the first bad step, because nothing is known about later steps.
-  Steps before the first bad step are labelled true, because the reviewer or the verdicts did not
-  call them bad.
+  there is a bad step. The labels end with the first bad step, because nothing is known about later
+  steps. Earlier steps are labelled true, because neither a reviewer nor an annotation calls them
+  bad.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 
@@ -110,11 +110,11 @@ STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
 OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
-# Reasons of rejections which mean that the task was not done.
+# A demonstration that was rejected for one of these reasons did not do the task.
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
-# Reasons of rejections which mean that the demonstration must not be used at all.
+# A demonstration that was rejected for one of these reasons is never exported.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # the demonstration connects tasks that other exports have in two splits
+TORN_TASK = "torn_task"  # the demonstration belongs to tasks that are in two splits elsewhere
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -125,11 +125,12 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     - failed ones, whatever `include_failed` is,
     - rejected ones, unless the reason of the rejection is in `_USELESS`.
 
-    Aborted demonstrations take part only with `include_aborted`, as in other exports, because their
-    task may have been done.
+    Aborted demonstrations are included only with `include_aborted`, as in other exports, because
+    their task may have been done.
 
     An added demonstration gets the split that its task has in other exports, and never changes the
-    split of others. If its task groups are in two splits there, it is left out as `torn_task`.
+    split of other demonstrations. If the demonstration belongs to tasks in two different splits, it
+    is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -146,7 +147,8 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
         splits_of_tasks.setdefault(groups[name], set()).add(splits.splits[name])
     members = {candidate.source.id: groups[candidate.source.id] for candidate in chosen}
     applications = {candidate.source.id: candidate.application for candidate in chosen}
-    # The splits by hash and application only; `besides` prevents that empty splits are filled.
+    # These splits depend only on hash and application: `besides` keeps `assign_splits` from moving
+    # demonstrations to empty splits.
     hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
     assigned = dict[str, Split]()
     for name, group in members.items():
@@ -187,11 +189,11 @@ def _unwanted_ids(
 
 
 def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | None:
-    """Returns the split of a demonstration that is in no other export; None: it fits no split.
+    """Returns the split of a demonstration that is in no other export; None if no split fits.
 
     Args:
-        hashed: its split by hash and application.
-        splits_of_task: the splits that its task has in other exports.
+        hashed: the split that follows from the demonstration's hash and application.
+        splits_of_task: the splits of the demonstration's task in other exports.
     """
     if not splits_of_task:
         return hashed
@@ -204,7 +206,10 @@ def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | 
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the row of a demonstration; its part `steps` exists only if labels are known."""
+    """Yields the row of a demonstration, or the reason to leave the demonstration out.
+
+    The part `steps` of the row exists only if labels of steps are known.
+    """
     trajectory = source.trajectory
     candidate = source.candidate
     if reason := _exclusion(source):
@@ -235,17 +240,17 @@ def _are_known_good(trajectory: Trajectory, place: int) -> bool:
 
     Args:
         trajectory: the trajectory.
-        place: position of the first bad step among the steps of the trajectory.
+        place: position of the first bad step in `trajectory.steps`.
     """
     index = trajectory.steps[place].index
     verdict = trajectory.notes.get(index, {}).get("step_correct")
     if verdict is None or verdict.source == "human":
-        return True  # a reviewer marked the bad step, and reviews cover the steps before it
+        return True  # a reviewer marked the bad step, and so has seen the steps before it
     return all(trajectory.note(step.index, "step_correct") for step in trajectory.steps[:place])
 
 
 def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row reduced to the steps up to the first bad step."""
+    """Returns a copy of a row that ends with the first bad step."""
     steps = row["labels"].index(False) + 1
     shortened = {name: row[name][:steps] for name in ("completions", "labels", "images")}
     return {**row, **shortened, "steps": steps}
@@ -295,12 +300,15 @@ def _table(_settings: DatasetSettings) -> Table:
 
 
 class StepLabelsForm(Form):
-    """Adds failed and rejected demonstrations, and adapts their rows to the review."""
+    """The export form of labels, which also exports failed and rejected demonstrations.
+
+    The labels of a rejected demonstration are adapted to the reason of its rejection.
+    """
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """Returns the plan with failed and rejected demonstrations; see `plan_labels`."""
+        """Returns the plan that includes failed and rejected demonstrations; see `plan_labels`."""
         return plan_labels(trajectories, settings)
 
     def skips(self, _screenshot: Path, _bad_steps: AbstractSet[Path]) -> bool:
@@ -310,11 +318,11 @@ class StepLabelsForm(Form):
     def parts_of(
         self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns the parts of a row, changed if a reviewer rejected the demonstration.
+        """Returns the parts of a row, which are changed if a reviewer rejected the demonstration.
 
-        If the reason of the rejection means that the task was not done, the label of the
-        demonstration becomes false, and labels of steps end with the first bad step. Whatever the
-        reason is, labels of steps are removed if there is no bad step.
+        If the demonstration was rejected because the task was not done, its label becomes false,
+        and the labels of steps end with the first bad step. In every rejected demonstration, the
+        labels of steps are removed if there is no bad step.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

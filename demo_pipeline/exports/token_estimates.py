@@ -11,14 +11,14 @@ from functools import lru_cache
 
 from demo_pipeline.desktopd.models import Pixel
 
-PATCH = 28  # side, in pixels, of the square that is a token
-LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in transformers
+PATCH = 28  # side of the square of pixels that becomes one token
+LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in `transformers`
 _TURN = 5  # number of tokens that a chat template adds to a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
 # Characters per token, measured with Qwen's vocabulary on the prompts and answers of the samples.
 # With these values the estimate is rarely too low.
-_LETTERS = 6  # in words
-_SIGNS = 2  # in punctuation
+_LETTERS = 6  # letters per token
+_SIGNS = 2  # other characters per token
 
 
 def resized(size: Pixel, most: int) -> Pixel:
@@ -39,7 +39,7 @@ def resized(size: Pixel, most: int) -> Pixel:
 
 
 def picture_tokens(size: Pixel, most: int) -> int:
-    """Returns the number of tokens of an image, with the tokens before and after the image."""
+    """Returns the number of tokens of an image, including the marker tokens before and after it."""
     width, height = resized(size, most)
     return width // PATCH * (height // PATCH) + 2
 
@@ -53,7 +53,7 @@ def text_tokens(text: str) -> int:
 @lru_cache(maxsize=8192)  # texts of the same dataset share most of their words
 def _tokens(piece: str) -> int:
     if piece.isspace():
-        return int(piece != " ")  # a space belongs to the word after it
+        return int(piece != " ")  # a single space is part of the token of the next word
     characters_per_token = _LETTERS if piece[0].isalpha() else _SIGNS
     return math.ceil(len(piece) / characters_per_token)
 
@@ -62,8 +62,8 @@ def chat_tokens(turns: Iterable[str], pictures: Iterable[Pixel], most: int) -> i
     """Estimates the tokens of a chat.
 
     Args:
-        turns: the texts of its turns.
-        pictures: width and height of its images, pixels.
+        turns: the texts of the chat's turns.
+        pictures: width and height of each image, pixels.
         most: see `resized`.
     """
     of_turns = sum(text_tokens(turn) + _TURN for turn in turns)

@@ -1,7 +1,7 @@
 """Writes, reads and checks the tool calls of the CUDAG and messages formats.
 
-Names and arguments are those of Qwen3-VL's tool `computer_use`. Markers, which are texts that look
-like control tokens of a model, are escaped.
+The calls have the names and arguments of Qwen3-VL's tool `computer_use`. Markers are escaped; these
+are texts that look like control tokens of a model.
 """
 
 import json
@@ -30,7 +30,8 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import MARKER
 
 TOOL_NAME = "computer_use"
-RU_MAX = 1000  # largest coordinate in RU (resolution units), which do not depend on the image
+# The largest coordinate in RU (resolution units): thousandths of the image's width and height.
+RU_MAX = 1000
 RU_SCREEN = (RU_MAX, RU_MAX)
 THOUGHT_LINE = "Thought: "  # the start of an optional first line: why the model acts
 ACTION_LINE = "Action: "  # the start of an optional line before the calls: the action in words
@@ -38,7 +39,10 @@ _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 
 class ToolCallError(ValueError):
-    """A turn is not a sequence of valid tool calls. The message never contains typed text."""
+    """Raised if an answer is not a sequence of valid tool calls.
+
+    The message never contains typed text.
+    """
 
 
 def is_int(value: object) -> TypeGuard[int]:
@@ -74,7 +78,7 @@ def _is_status(value: object) -> bool:
     return value in ("success", "failure")
 
 
-# Name of an argument → a check of its value, and a description of valid values for messages.
+# Name of an argument → a function that accepts its value, and valid values in words for messages.
 _Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
 _COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
 _WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
@@ -113,12 +117,12 @@ ARGUMENTS: Mapping[str, _Arguments] = {
     "wait": {"time": (_is_duration, "a number of seconds")},
     "terminate": {"status": (_is_status, "success or failure")},
 }
-"""Name of an action → the arguments that its call must have."""
+"""Name of an action of the tool → the required arguments of its call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of the tool.
+    """A call of the tool `computer_use`.
 
     Attributes:
         action: name of the action, a key of `ARGUMENTS`.
@@ -129,16 +133,16 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def named_arguments(self) -> dict[str, Any]:
-        """Returns all arguments, with `action` first."""
+        """Returns name → value of all arguments of the call, `action` first."""
         return {"action": self.action, **self.arguments}
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the call as its JSON object."""
+        """Returns the call as a JSON object with `name` and `arguments`."""
         return {"name": TOOL_NAME, "arguments": self.named_arguments()}
 
 
 def render_json(value: object) -> tuple[str, int]:
-    r"""Returns a value as JSON on one line without markers, and the number of escaped markers.
+    r"""Returns a value as JSON on one line with markers escaped, and the number of markers.
 
     If the text contains a marker, each `<` is written as `\u003c`, which JSON parsers read as `<`.
     """
@@ -150,7 +154,10 @@ def render_json(value: object) -> tuple[str, int]:
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
-    """Returns the answer with these calls as text, and the number of escaped markers."""
+    """Returns the text of the answer that consists of these calls, and the number of markers.
+
+    Markers are escaped.
+    """
     blocks = list[str]()
     all_markers = 0
     for call in calls:
@@ -251,10 +258,10 @@ def _blocks(value: str) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class WheelUnits:
-    """The meaning of `pixels` in the scrolls of a dataset.
+    """The unit of the argument `pixels` of scroll calls in a dataset.
 
     Attributes:
-        units_per_notch: the number of `pixels` for one notch of the wheel.
+        units_per_notch: the value of `pixels` for one notch of the wheel.
     """
 
     units_per_notch: int = 100
@@ -263,7 +270,7 @@ class WheelUnits:
 def write_calls(
     action: AnsweredAction, size: Pixel, wheel: WheelUnits, seen: Pixel | None = None
 ) -> tuple[ToolCall, ...]:
-    """Converts an action to one or more calls.
+    """Converts an action to one or more tool calls.
 
     Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
     `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
@@ -272,9 +279,9 @@ def write_calls(
     Args:
         action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        wheel: the meaning of `pixels` in scrolls.
-        seen: width and height of the image whose pixels are the unit of coordinates in calls; None:
-            the unit is RU.
+        wheel: the unit of the argument `pixels` of scroll calls.
+        seen: width and height of the image whose pixels are the unit of coordinates in calls. If it
+            is None, the unit is RU.
     """
     moves = [ToolCall("mouse_move", _coordinate(at, seen)) for at in hovered_shares(action, size)]
     return *moves, *_tool_calls(call_of(action, size), wheel, seen)
@@ -302,7 +309,10 @@ def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tupl
 
 
 def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
-    """Returns the argument `coordinate` of a place, if any; for `seen` see `write_calls`."""
+    """Returns the argument `coordinate` for a place; no argument if there is no place.
+
+    For `seen`, see `write_calls`.
+    """
     if at is None:
         return {}
     x, y = at
@@ -318,12 +328,12 @@ _OPEN = "<tool_call>"
 _CLOSE = "</tool_call>"
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\n(\s*\{.*?)\n?[ \t]*```", re.DOTALL)
 _MOST_CALLS = 100_000  # maximum number of calls in an answer; a key held for 1 s can be 30 calls
-_MOST_WHEEL_UNITS = 1_000_000  # largest number of `pixels` of a scroll
-_LONGEST_WAIT = 86_400  # seconds; longer waits become foreign actions
+_MOST_WHEEL_UNITS = 1_000_000  # largest absolute value of `pixels` in a scroll call
+_LONGEST_WAIT = 86_400  # seconds; longer waits become `ForeignAction`
 
 
 def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
-    """Returns a decoder of answers that are `<tool_call>` blocks or a single call as bare JSON."""
+    """Returns a decoder for answers that are `<tool_call>` blocks, or one call as bare JSON."""
 
     def decode(text: str, size: Pixel) -> Answer:
         stripped = text.strip()
@@ -371,18 +381,18 @@ def decode_calls(
 ) -> Answer:
     """Decodes the calls of an answer; see `answers.read_calls`.
 
-    Calls after `terminate` are checked, but ignored. A drag without a start, a pointer that only
-    moves, and `answer` become foreign actions.
+    Calls after `terminate` are checked, but ignored. A drag without a start, a mere pointer move,
+    and `answer` become `ForeignAction`, because OSWorld-Desktopd has no such actions.
 
     Args:
         blocks: the JSON text of each call, in order.
         thought: the words before the calls.
         size: width and height of the screenshot, pixels.
-        wheel: the meaning of `pixels` in scrolls.
+        wheel: the unit of the argument `pixels` of scroll calls.
         screen: width and height of the image to which the coordinates refer.
 
     Raises:
-        AnswerFormatError: a call is not JSON, has a fault, or a number out of range.
+        AnswerFormatError: a call is not JSON, has a fault, or has a number out of range.
     """
     decoded = [_action_call(_tool_call(block, screen), wheel, screen) for block in blocks]
     calls = list[ActionCall]()
@@ -396,7 +406,7 @@ def decode_calls(
 
 
 def _tool_call(block: str, screen: Pixel) -> ToolCall:
-    """Parses a call of an answer; keys get our names, and coordinates are rounded to integers."""
+    """Parses a call of an answer; keys get the pipeline's names, and coordinates are rounded."""
     text = block.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]
@@ -417,7 +427,7 @@ def _tool_call(block: str, screen: Pixel) -> ToolCall:
 
 
 def _rounded(pair: Any, screen: Pixel) -> Any:
-    """Rounds a coordinate to integers, because models also write fractions.
+    """Rounds a coordinate to integers, because some models write fractions.
 
     A value that is not a pair of numbers is returned unchanged; `call_faults` rejects it later.
     """

@@ -74,9 +74,10 @@ _ROUNDING_MS = 1.0  # tolerance of comparisons: times of events are whole millis
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a transition for each step whose effect a screenshot shows.
 
-    A wait belongs to the transition of the action before it: the screenshot of the wait may be too
-    early to show the effect of that action. A step is left out as `hidden_after` if a hidden action
-    follows it, and as `early_after` if the next screenshot is older than the end of the action.
+    Waits after an action belong to the transition of this action, because the screenshot before a
+    wait may be too early to show the action's effect. A step is left out as `hidden_after` if an
+    action follows that no screenshot shows. It is left out as `early_after` if the next screenshot
+    is older than the end of the action.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):
@@ -94,13 +95,13 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles | None) -> str:
-    """Returns why a step has no transition; empty if it has one.
+    """Returns why a step is left out; empty if the step can have a transition.
 
     Args:
         source: the trajectory.
         step: the step.
         waits: number of waits directly after the step.
-        next_step: the first step after the waits; None at the end.
+        next_step: the first step after the waits; None if the trajectory ends there.
     """
     if isinstance(step.action.parameters, WaitParameters):
         return "wait"
@@ -115,7 +116,10 @@ def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles
 
 
 def _waits_and_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
-    """Returns the seconds of each wait at the beginning of `steps`, and the first other step."""
+    """Returns the duration of each wait at the start of `steps`, and the first step after them.
+
+    Durations are in seconds. The step is None if only waits follow.
+    """
     seconds: list[float] = []
     for step in steps:
         if not isinstance(step.action.parameters, WaitParameters):
@@ -127,9 +131,9 @@ def _waits_and_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles 
 def _effect_exclusion(
     source: Source, step: StepFiles, waits: int, next_step: StepFiles | None
 ) -> str:
-    """Returns why the next screenshot does not show the effect of a step; empty if it does.
+    """Returns why no screenshot shows the effect of a step; empty if the next screenshot does.
 
-    For the arguments see `_exclusion`.
+    For the arguments, see `_exclusion`.
     """
     hidden = source.candidate.hidden
     row = source.rows[step.index]
@@ -143,7 +147,7 @@ def _effect_exclusion(
         return "missing_frame"
     next_row = source.rows[next_step.index]
     if next_row["reason_code"] == IMPORTED:
-        return ""  # imported screenshots show the effect of the step before
+        return ""  # an imported screenshot shows the effect of the preceding step
     if next_row["pts"] is None or next_row["lead_ms"] is None:
         return "missing_frame"
     frame_ms = next_row["press_ms"] - next_row["lead_ms"]
@@ -160,7 +164,7 @@ def _row(source: Source, step: StepFiles, waits: Sequence[float], after: Path) -
     Args:
         source: the trajectory.
         step: the step.
-        waits: seconds of the waits after it.
+        waits: duration of each wait directly after the step, seconds.
         after: the screenshot after the waits.
     """
     action = step.action

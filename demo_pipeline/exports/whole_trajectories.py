@@ -1,13 +1,14 @@
 """Selects the steps that exports of whole trajectories contain, and counts the left-out steps.
 
-A trajectory is divided into stretches of consecutive steps. A stretch ends at a hidden action, at a
-step that has no usable screenshot or is bad, and at an action that the format cannot express
-exactly; such an action is never replaced by a similar one. The longest stretch is exported. If it
-is only a part of the trajectory, the record says so and lists the actions before the part. Such a
-record contains neither the end of the task nor a judgement of the outcome.
+A trajectory is divided into stretches of consecutive steps. A stretch ends at an action that no
+screenshot shows, at a step without a usable screenshot, and at a step that was marked as bad. It
+also ends at an action that the format cannot express exactly, because actions are never replaced by
+similar ones. The longest stretch is exported. If the stretch is only a part of the trajectory, the
+record is marked as a part and lists the earlier actions. The record of a part contains neither the
+end of the task nor a judgement of the outcome.
 
-If the trajectory has native screenshots (see native_pictures.py), these are used, and points are
-pixels of the native screenshots.
+If the trajectory has native screenshots (see native_pictures.py), the record contains them, and
+points are pixels of these screenshots.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ from demo_pipeline.exports.step_facts import (
 from demo_pipeline.files.shown_text import escape_markers, replace_surrogates
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
-# Reasons for which steps are left out; `_MEANINGS` explains them.
+# Reasons to leave out steps; `_MEANINGS` explains each.
 OUTSIDE = "outside_stretch"
 TOO_SHORT = "too_short"
 UNKNOWN_SYSTEM = "unknown_system"
@@ -86,15 +87,15 @@ class EncodedStep:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The consecutive steps of a trajectory that an export contains.
+    """Consecutive steps of a trajectory that are exported as one record.
 
     Attributes:
-        steps: the steps; no action between them is hidden or left out.
+        steps: the steps; all actions between the first and the last step are among them.
         before: a sentence for each action before the first step.
         final: the screenshot after the last step. It is None if the trajectory continues after the
             stretch, if the video ends before the last action does, or if the file is missing.
-        part: the keys `first_step`, `last_step` and `total_steps`; None if the stretch contains all
-            actions of the trajectory.
+        part: `first_step`, `last_step` and `total_steps`; None if the stretch contains all actions
+            of the trajectory.
     """
 
     steps: tuple[EncodedStep, ...]
@@ -104,11 +105,14 @@ class Stretch:
 
     @property
     def whole(self) -> bool:
-        """Whether the stretch has all steps and the end, so that the task's outcome applies."""
+        """Whether the stretch has all steps and the final screenshot.
+
+        Only then may the record contain the outcome of the task.
+        """
         return self.final is not None and self.part is None
 
     def prompt(self, instruction: str) -> str:
-        """Returns the instruction, with markers escaped, and the actions before the stretch."""
+        """Returns the instruction, with markers escaped, and a list of the earlier actions."""
         text = escape_markers(instruction)[0]
         if not self.before:
             return text
@@ -122,14 +126,14 @@ Rows = Iterator[Row | Excluded]
 def stretch_rows(
     encode: ActionEncoder, make: Callable[[Stretch, Source], Rows]
 ) -> Callable[[Source], Rows]:
-    """Returns a `Form.rows` that exports the longest stretch of a trajectory.
+    """Returns a function for `Form.rows` that exports the longest stretch of a trajectory.
 
     The function yields the row of the stretch, and an `Excluded` for each step outside the stretch.
-    Of equally long stretches the earliest is exported. A stretch with fewer than
+    If several stretches are longest, the earliest is exported. A stretch with fewer than
     `settings.min_steps` steps is exported only if it is the whole trajectory.
 
     Args:
-        encode: writes an action in the format.
+        encode: writes an action in the format of the export.
         make: yields the row of a stretch.
     """
 
@@ -182,7 +186,10 @@ def encoded_step(source: Source, step: StepFiles, encode: ActionEncoder) -> Enco
 
 
 def _before(source: Source, first: int) -> Iterator[str]:
-    """Yields a sentence for each action, also hidden ones, before the step with index `first`."""
+    """Yields a sentence for each action before the step with index `first`.
+
+    Actions that no screenshot shows are included.
+    """
     for step in source.trajectory.steps:
         if step.index > first:
             return
@@ -203,31 +210,32 @@ def _final(source: Source, last: int) -> Path | None:
 
 
 def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> str:
-    """Returns the sentence about an action on one line, with markers escaped.
+    """Returns the description of an action on one line, with markers escaped.
 
     Args:
         action: the action.
-        point_text: takes a point in pixels, and returns the text of the point in the format.
+        point_text: converts a point in pixels to the notation of the export format.
     """
     points = {str(point): point_text(point) for point in points_in(action.reasoning)}
     return replace_surrogates(with_points_replaced(action.reasoning, points))
 
 
 def counted_steps(steps: Sequence[EncodedStep], source: Source) -> dict[str, int]:
-    """Counts the steps of a row, and the steps whose target a resting pointer had opened."""
+    """Counts the steps of a row, and the steps whose target was opened by hovering."""
     hovered = [step for step in steps if hovered_places(source.rows[step.files.index])]
     return {"steps": len(steps), "opened_by_hover": len(hovered)}
 
 
 def counted_details(finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns the sums of `counted_steps` over the dataset; see `Form.details`."""
+    """Returns the sums of `counted_steps` over the dataset, for `Form.details`."""
     return {name: finished.counts.get(name, 0) for name in ("steps", "opened_by_hover")}
 
 
 def losses_file(finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns `metadata.json`: the summary of the export, and the left-out steps by reason.
+    """Returns the content of `metadata.json`, for `Form.side_files`.
 
-    Each reason is listed, even if its count is 0; see `Form.side_files`.
+    The file contains the summary of the export, and the number of left-out steps for each reason,
+    even if the number is 0.
     """
     left_out = {
         reason: {"count": count, "meaning": _MEANINGS[reason]}

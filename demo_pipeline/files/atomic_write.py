@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all: atomic writes, hard links and SHA-256 digests."""
+"""Atomic writes, so that files appear complete or not at all; hard links and SHA-256 digests."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 FileId = tuple[int, int]
-"""Device and inode: equal for all names of the same file while the file exists."""
-_MANY = 1000  # for more files, one `os.sync` replaces the sync of each file
-# A file must be older than this before its digest is cached: two writes within a tick of a coarse
-# clock have the same time.
+"""Device and inode; equal for all names of the same file while the file exists."""
+_MANY = 1000  # to sync more files than this, `os.sync` is called once instead
+# Minimum age of a file whose digest is cached. On file systems with coarse times, two writes in
+# quick succession get the same time, so that the second write would be overlooked.
 _MIN_AGE_NS = 2_000_000_000
 
 
@@ -30,7 +30,7 @@ class FileDigest(NamedTuple):
 def link_or_copy(source: Path, destination: Path) -> None:
     """Makes `destination` a hard link to `source`, or a copy if the file system refuses links.
 
-    Only for files that never change. If `source` is a symbolic link, its target is linked.
+    Use it only for files that never change. If `source` is a symbolic link, its target is linked.
     """
     try:
         if source.is_symlink():
@@ -51,9 +51,10 @@ def file_id(path: Path) -> FileId | None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a draft of a file for writing, and moves it to `path` if the block ends without error.
+    """Opens a temporary file, and moves it to `path` if the block ends without error.
 
-    Readers of `path` see the earlier file or the complete new one. An error deletes the draft.
+    Readers of `path` see the earlier file or the complete new one. After an error, the temporary
+    file is deleted.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written to.
@@ -72,7 +73,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 def replace_synced(source: Path, target: Path) -> None:
     """Moves `source` to `target` in one step and syncs the folder of `target`.
 
-    `target` may be a file, a link or an empty folder, which is replaced.
+    An existing file, link or empty folder at `target` is replaced.
     """
     source.replace(target)
     sync(target.parent)
@@ -88,8 +89,8 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path, files: Sequence[Path]) -> None:
-    """Syncs files, then the folders below a folder, the deepest first, and the folder itself."""
-    # Other systems than Linux may return from `os.sync` before the data are on the disk.
+    """Syncs files, then a folder and all folders below it, the deepest first."""
+    # On systems other than Linux, `os.sync` may return before the data are on the disk.
     if len(files) > _MANY and sys.platform == "linux":
         os.sync()
         return
@@ -104,7 +105,8 @@ def file_digest(path: Path) -> FileDigest:
 
     A file counts as unchanged while its inode, its size, its modification time and its change time
     (`st_ctime`, which no program can set) stay the same. A file that changed within the last two
-    seconds is always read. Damage by a disk changes none of these; use `read_digest` to find it.
+    seconds is always read. A disk error changes none of these properties; use `read_digest` to
+    detect damage.
     """
     status = path.stat()
     times = (status.st_mtime_ns, status.st_ctime_ns)
@@ -127,9 +129,9 @@ def read_digest(path: Path) -> FileDigest:
 
 
 def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """Returns a SHA-256, in hex, for several files.
+    """Returns one SHA-256, in hex, for several files.
 
-    It is the hash of a line `name sha256` for each file, sorted by name.
+    The hashed text has a line `name sha256` for each file, sorted by name.
 
     Args:
         digests: pairs of a name and the SHA-256 of the file.

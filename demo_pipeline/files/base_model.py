@@ -1,4 +1,4 @@
-"""The base class of the pydantic models of all file formats, and the validation of JSON by models.
+"""The base class of the pydantic models of all file formats, and the validation of JSON values.
 
 The models keep keys that they do not declare. Validation reports a rejected value as a `Problem`
 with file, line and field instead of raising an exception.
@@ -21,11 +21,11 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # reported per file; further problems are only counted
+MAX_PROBLEMS = 20  # problems reported per file; further problems are only counted
 
 
 def _number(value: Any) -> int | float:
-    with suppress(OverflowError):  # `isfinite` raises it for an integer beyond the largest float
+    with suppress(OverflowError):  # from `isfinite`, for an integer beyond the largest float
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):
             return value  # type: ignore[no-any-return]
@@ -37,7 +37,7 @@ Number = Annotated[int | float, PlainValidator(_number)]
 
 
 class Document(BaseModel):
-    """A frozen model of a JSON object, with strict types, that keeps undeclared keys.
+    """The base class for frozen models of JSON objects. Types are strict; undeclared keys are kept.
 
     Attributes:
         left_out_when_none: names of fields that are not written if their value is None.
@@ -57,7 +57,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """Returns key → value, declared keys first; nested models stay models."""
+        """Returns key → value, declared keys first. Nested models are not converted to dicts."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
@@ -83,7 +83,7 @@ def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
     """Yields the location and the message of each error, without the rejected value."""
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         message = fault["msg"].removeprefix("Value error, ")
-        # Some messages of pydantic end with "or instance of" and a class, which users do not know.
+        # Some messages of pydantic end with "or instance of" and a class unknown to users.
         yield fault["loc"], message.partition(" or instance of ")[0]
 
 
@@ -105,11 +105,11 @@ def check(
         value: a parsed JSON value.
         file: the name of the file, for problems.
         text: the JSON text of the value, from which the lines of problems are computed.
-        line: the line of all problems. Given instead of `text` for JSON Lines.
+        line: the line number of all problems; replaces `text` for values in JSON Lines files.
 
     Returns:
-        The model, with a warning if it has undeclared keys. If the value is rejected, None with an
-        error for each wrong field.
+        The model instance and the problems: a warning if the value has undeclared keys. If the
+        value is rejected, the instance is None, and there is an error for each wrong field.
     """
     try:
         document = model.model_validate(value)

@@ -1,4 +1,4 @@
-"""Compares written files with the content that they should have according to their inputs.
+"""Compares written files with their expected content, which is computed again from the inputs.
 
 Problems name the file and never quote its content.
 """
@@ -32,8 +32,8 @@ def differing_files(
     Args:
         folder: the folder.
         expected: path below the folder → its expected content.
-        besides: paths of other files that must exist, with any content. If None, any other files
-            may exist.
+        besides: paths of other files that must exist, with any content. If it is None, other files
+            are ignored.
     """
     device = folder.stat().st_dev
     if besides is None:
@@ -58,15 +58,15 @@ def differing_files(
 
 
 def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tuple[str, int]]:
-    """Yields the path and the inode of each file below a folder.
+    """Yields the relative path and the inode of each file below a folder.
 
-    Links to folders, and the folders in `without`, are not entered.
+    Links to folders, and the folders in `without`, are skipped.
     """
     top = f"{folder}/"
     unread_folders = [""]
     while unread_folders:
         above = unread_folders.pop()
-        with os.scandir(f"{top}{above}") as entries:  # takes a third of the time of `os.walk`
+        with os.scandir(f"{top}{above}") as entries:  # three times as fast as `os.walk`
             for entry in entries:
                 if not entry.is_dir():
                     yield f"{above}{entry.name}", entry.inode()
@@ -76,7 +76,10 @@ def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tu
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Suppresses the log in the block: a check repeats work that the build has logged."""
+    """Suppresses the package's log in the block.
+
+    Checks use it, because they repeat work that was logged during the build.
+    """
     level = _PACKAGE_LOG.level
     _PACKAGE_LOG.setLevel(logging.CRITICAL)
     try:
@@ -90,18 +93,18 @@ def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
 
     Args:
         path: the file.
-        identity: its inode (0 if unknown) and device. If they are those of the expected file, the
-            bytes are not compared.
+        identity: inode (0 if unknown) and device of the file. If the expected file has the same,
+            the bytes are not compared.
         expected: the expected content.
     """
     if isinstance(expected, bytes):
         return Path(path).read_bytes() == expected
     if isinstance(expected, FileDigest):
         return read_digest(Path(path)) == expected
-    status = os.stat(expected)  # noqa: PTH116 - faster; it is called for every screenshot
+    status = os.stat(expected)  # noqa: PTH116 - faster; called for every screenshot
     if identity == (status.st_ino, status.st_dev):
         return True
-    # Two writes in quick succession can have equal times, and the cache of `filecmp` trusts times.
+    # The cache of `filecmp` trusts file times, but two quick writes can have the same time.
     filecmp.clear_cache()
     return filecmp.cmp(path, expected, shallow=False)
 

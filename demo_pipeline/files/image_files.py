@@ -1,8 +1,8 @@
 """Examines PNG and JPEG files without decoding their pixels, and writes PNG files.
 
 Decoding a 1080p PNG takes about 20 ms, and the decoded pixels of a small file can take gigabytes.
-Reading the chunks of a PNG with their checksums takes less than 1 ms. It misses only damage with a
-correct checksum.
+Checking the checksums of all chunks of a PNG takes less than 1 ms. This check misses only damage
+that leaves the checksums correct.
 """
 
 import struct
@@ -17,23 +17,24 @@ import numpy as np
 from isal import isal_zlib
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # bytes up to the end of the data of the IHDR chunk
+_PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # bytes from the start of the file to the end of IHDR data
 _JPEG = b"\xff\xd8\xff"
 _DECODES: ContextVar[Callable[[bytes], bool] | None] = ContextVar("decodes an image", default=None)
 _MOST_DECODED = 64_000_000  # pixels; larger images are not decoded, to limit the memory
-_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # markers DHT, JPG and DAC, which are no frame headers
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG and DAC: JPEG markers that are no frame headers
 _HEADER = struct.Struct(">IIBBBBB")  # data of an IHDR chunk: width, height, and `_FORM`
-_FORM = (8, 2, 0, 0, 0)  # bits per channel, RGB, deflate, filtered rows, not interlaced
+_FORM = (8, 2, 0, 0, 0)  # of written PNGs: 8 bits, RGB, deflate, filtered rows, not interlaced
 _UP = 2  # the PNG filter that stores a row as its difference from the row above
-_BAND = 64  # rows that are filtered and deflated together; they fit into the processor's cache
-_HEAD = 8  # bytes in the first call of the compressor; 4 to 15 make ISA-L use its short-input loop
+_BAND = 64  # rows that are filtered and deflated together; so many fit into the processor's cache
+# Bytes in the first call of the compressor. With 4 to 15, ISA-L uses its loop for short input.
+_HEAD = 8
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """The kind (`png` or `jpeg`), width and height (pixels) in the header of an image."""
+    """Facts from the header of an image: the kind (`png` or `jpeg`), and the size in pixels."""
 
     kind: str
     width: int
@@ -176,17 +177,17 @@ class PngWriter:
             file.writelines(self._encoded(rgb))
 
     def encode(self, rgb: Pixels) -> bytes:
-        """Returns the bytes of the file that `write` writes. Raises the same error."""
+        """Returns the bytes that `write` would write; raises the same error."""
         return b"".join(self._encoded(rgb))
 
     def _encoded(self, rgb: Pixels) -> list[bytes]:
         """Returns the bytes of the file, in pieces.
 
-        The first `_HEAD` bytes get a call of their own because of a defect of ISA-L. At the start
-        of a stream, its fast loop hashes a memory address instead of the third byte
+        The first `_HEAD` bytes are compressed by a separate call because of a defect of ISA-L. At
+        the start of a stream, ISA-L's fast loop hashes a memory address instead of the third byte
         (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx). Therefore one image in
-        several thousand was encoded differently in different processes. The loop that ISA-L uses
-        for short input does not have this defect.
+        several thousand was encoded differently in different processes. The loop for short input
+        does not have this defect.
         """
         height, width, channels = rgb.shape
         if channels != 3:
@@ -206,7 +207,7 @@ class PngWriter:
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
         """Yields `_BAND` filtered rows at a time, each row preceded by its filter type.
 
-        The caller must use a band before it requests the next, which overwrites it.
+        The caller must use the rows before it requests the next ones, which overwrite them.
         """
         if self._filtered.shape[1] != 1 + flat.shape[1]:
             self._filtered = np.full((_BAND, 1 + flat.shape[1]), _UP, np.uint8)

@@ -3,7 +3,7 @@
 Errors name file and line. Equal values become equal bytes. UI trees can be nested more deeply than
 the standard `json` module allows, because each level of a tree is two levels of JSON. If `json`
 reaches the recursion limit of Python, a slower decoder or encoder in plain Python is used with a
-higher limit. This is safe because calls in plain Python do not use the stack of the system.
+higher limit. The higher limit is safe there, because calls in plain Python do not use the C stack.
 """
 
 import json
@@ -27,7 +27,8 @@ JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` does not locate deeper values
 _ITEMS_AT_ONCE = 256  # items of a very long list or object that are encoded together
-# Raised recursion limit. A level of JSON takes two calls of about 1 kB; no real tree needs so many.
+# Raised recursion limit. A level of JSON takes two calls of about 1 kB each. No real UI tree needs
+# so many.
 _MOST_CALLS = 200_000
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
@@ -39,10 +40,10 @@ class JsonFileError(ValueError):
     """Raised if a file cannot be read as JSON.
 
     Attributes:
-        file: the name of the file, as the caller of the reading function gave it.
-        line: the line, from 1; None if unknown.
+        file: the name of the file, as given to the reading function.
+        line: the number of the line, from 1; None if unknown.
         message: the reason; never quotes the content.
-        column: the character in the line, from 1. Given only if the text is a single line.
+        column: the character in the line, from 1; None unless the text is a single line.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class JsonFileError(ValueError):
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
     """Raises the recursion limit of Python in the block.
 
-    The default of `limit` is safe only for recursion in plain Python: so many calls through C, as
-    in `json`, would overflow the stack of the system.
+    The default of `limit` is safe only for recursion in plain Python. As many calls through C code,
+    such as that of `json`, would overflow the C stack.
     """
     with _recursion_lock:
         usual_limit = sys.getrecursionlimit()
@@ -94,9 +95,9 @@ def decode(text: str) -> Any:
     """Returns the value of a JSON text of any depth. If a key occurs twice, the last one counts.
 
     Raises:
-        json.JSONDecodeError: the text is not valid JSON, or a number is not finite. The error has
-            the position.
-        RecursionError: the text is nested more deeply than the raised recursion limit allows.
+        json.JSONDecodeError: the text is not valid JSON, or a number is not finite. The error
+            contains the position.
+        RecursionError: the text is nested more deeply than `_MOST_CALLS` allows.
     """
     try:
         with deeper_calls():
@@ -118,7 +119,8 @@ def encode(value: Any, *, indent: int | None) -> str:
 
     Args:
         value: the value.
-        indent: the spaces per level; None: the text is a single line without spaces.
+        indent: the number of spaces per level. If it is None, the text is a single line without
+            spaces.
     """
     pieces: list[str] = []
     colon = ": "
@@ -128,7 +130,12 @@ def encode(value: Any, *, indent: int | None) -> str:
         first_line = ""
 
     def write(item: Any, line: str) -> None:
-        """Adds a value to `pieces`; `line` is the line break and indent of its closing bracket."""
+        """Adds the JSON text of a value to `pieces`.
+
+        Args:
+            item: the value.
+            line: the line break and the indent before the value's closing bracket.
+        """
         if isinstance(item, BaseModel | Mapping):
             item = _expand(item)
         if not (isinstance(item, dict | list | tuple) and item):
@@ -163,12 +170,13 @@ def _lexemes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
-    """Returns a function from the location of a value in a JSON text to its line and column.
+    """Returns a function that converts the location of a JSON value to its line and column.
 
     Lines and columns count from 1. Columns are None unless the whole text is a single line. Both
-    are None if the text is empty. The place of a member of an object is the place of its key; if a
+    are None if the text is empty. A member of an object has the line and column of its key. If a
     key occurs twice, the last one counts. For a location that does not exist, or is deeper than
-    `MAX_LOCATED_DEPTH`, the function returns the place of the nearest value around it.
+    `MAX_LOCATED_DEPTH`, the function returns line and column of the innermost known value around
+    the location.
     """
     places: dict[Location, tuple[int | None, int | None]] = {}
     is_on_one_line = "\n" not in text.strip()
@@ -206,7 +214,8 @@ def _offsets(text: str) -> Iterator[tuple[Location, int]]:
             is_key = bool(path) and path[-1] is None
             if is_key:
                 path[-1] = json.loads(lexeme)
-            is_member = bool(path) and isinstance(path[-1], str)  # its key was yielded already
+            # The location of a member of an object was yielded with its key.
+            is_member = bool(path) and isinstance(path[-1], str)
             if len(path) <= MAX_LOCATED_DEPTH and (is_key or not is_member):
                 yield tuple(path), position
             if lexeme == "{":
@@ -231,7 +240,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
         data: the document; a byte order mark is ignored.
         file: the name of the file, for errors.
         any_depth: if False, a document deeper than the usual recursion limit is rejected at once.
-            Use it for the answer of a foreign server, which could be millions of brackets.
+            Pass False for untrusted answers of servers, which could be millions of brackets.
 
     Raises:
         JsonFileError: the document is not UTF-8, not JSON, too deep, or has a number that is not
@@ -249,8 +258,8 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
                 raise
-            # The document is deep, or a number is wrong and the error has no position. The slower
-            # decoder reads deep documents and finds the position.
+            # The document is deep, or a number is invalid and the error has no position. The slower
+            # decoder can read deep documents, and finds the position of an invalid number.
             return decode(text)
     except RecursionError:
         raise JsonFileError(file, None, "nested too deeply") from None
@@ -265,7 +274,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
     Args:
         path: the file.
-        file: its name for errors; None: the last part of `path`.
+        file: the name of the file in errors. If it is None, errors have the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -322,9 +331,9 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Writes a JSON file without holding its longest member, a list or an object, in memory.
+    """Writes a JSON object to a file without holding its longest member in memory.
 
-    The bytes are those that `dump_json` writes for the complete value.
+    The bytes are those that `dump_json` would write. The longest member is a list or an object.
 
     Args:
         path: the file.
@@ -342,7 +351,8 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
         separator = b""
         end = b""
         unwritten = iter(items)
-        # Each call of the indenting encoder leaves a reference cycle, so a call encodes many items.
+        # Many items are encoded per call, because each call of the indenting encoder leaves a
+        # reference cycle.
         while group := list(islice(unwritten, _ITEMS_AT_ONCE)):
             lines = json_bytes(group if is_list else dict(group)).splitlines()[1:-1]
             file.write(separator + b"".join(b"\n  " + line for line in lines))
@@ -353,7 +363,7 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
 
 def _expand(value: Any) -> Any:
     """Converts a model or mapping, which `json` cannot encode, to a dict."""
-    if hasattr(value, "members"):  # a `Document`: its nested models are converted one by one
+    if hasattr(value, "members"):  # a `Document`; nested models are converted by later calls
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

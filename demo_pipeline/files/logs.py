@@ -1,8 +1,8 @@
-"""Shows the log of the package in a terminal, or passes it on to Dagster.
+"""Shows the log of the package in a terminal, or forwards it to Dagster.
 
-Each package logs to a logger with its own name. Stages log at INFO what they built and how long it
-took, and at DEBUG the decisions that a person may question. Messages must not contain typed text or
-names of UI elements; they may contain lengths, numbers, positions, line numbers and ids.
+Each package logs to a logger with its own name. Stages log their results and durations at INFO, and
+decisions that a person may question at DEBUG. Messages must not contain typed text or names of UI
+elements. They may contain lengths, numbers, positions, line numbers and ids.
 """
 
 import logging
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from demo_pipeline.files.shown_text import plain_line
 
 LOG_ROOT = "demo_pipeline"
-LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # index: how often --verbose is given
+# The level for zero, one and two options `--verbose`.
+LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 # The process id distinguishes the lines of parallel workers.
 _FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"
 
@@ -45,9 +46,9 @@ def shown_level() -> int:
 
 
 class PassedOnLog(logging.Handler):
-    """Passes the level and message of each log line to a function, such as Dagster's log.
+    """Forwards the level and the message of each log line to a function, such as Dagster's log.
 
-    Lines below INFO are dropped, because they are too many for Dagster's event log.
+    Lines below INFO are dropped, because there are too many of them for Dagster's event log.
     """
 
     def __init__(self, write: Callable[[int, str], None]) -> None:
@@ -55,11 +56,11 @@ class PassedOnLog(logging.Handler):
         self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Passes a log line to the function."""
+        """Forwards a log line to the function."""
         self._write(record.levelno, plain_line(record.getMessage()))
 
     def begin(self) -> None:
-        """Receives lines from now on."""
+        """Starts to forward log lines."""
         logger = logging.getLogger(LOG_ROOT)
         logger.addHandler(self)
         if not logger.isEnabledFor(logging.INFO):

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
-DOMAIN = b"domain"  # key of the domain in the metadata of a declared column
+DOMAIN = b"domain"  # the key for a column's domain in the metadata of the declared schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,14 @@ class Domain:
     """The allowed values of a column, or of the items of a column of lists.
 
     Attributes:
-        values: the allowed texts; empty: any text.
-        low, high: the smallest and the largest allowed number; None: no limit.
-        pattern: a regular expression that must match the whole of each text.
-        given: another column, which selects the rows that must have a value in this column; all
-            other rows must be null or an empty list. Empty: any row may have a value or be null.
-        when: the values of `given` in the selected rows; empty: any value except null.
-        only: the selected rows may have a value, but may also be null or an empty list.
+        values: the allowed texts; if empty, any text is allowed.
+        low, high: the smallest and the largest allowed number; None if there is no limit.
+        pattern: a regular expression that must match each text from start to end.
+        given: name of another column, which selects rows. Selected rows must have a value in this
+            column; in all other rows, the value must be null or an empty list. If the name is
+            empty, there is no such rule.
+        when: the values of `given` that select a row; if empty, any value except null does.
+        only: whether selected rows may also be null or an empty list.
     """
 
     values: tuple[str, ...] = ()
@@ -46,25 +47,25 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """Returns the domain with the rule that exactly the selected rows have a value.
+        """Returns a copy with the rule that selected rows, and no others, have a value.
 
         Args:
-            column: the column that selects the rows; see `given`.
-            when: the values of `column` in the selected rows; none: any value except null.
+            column: the column that selects rows; see `given`.
+            when: the values of `column` that select a row. Without them, any value except null
+                does.
         """
         return replace(self, given=column, when=when)
 
     def only_where(self, column: str, *when: str) -> Self:
-        """Returns the domain with the rule that only the selected rows may have a value.
+        """Returns a copy with the rule that only selected rows may have a value.
 
         Args:
-            column: the column that selects the rows; see `given`.
-            when: the values of `column` in the selected rows; none: any value except null.
+            column, when: see `where`.
         """
         return replace(self, given=column, when=when, only=True)
 
     def metadata(self) -> dict[str, str]:
-        """Returns the entry for the metadata of a declared column; empty for `ANY`."""
+        """Returns the metadata that a column with this domain has in a schema; empty for `ANY`."""
         if self == ANY:
             return {}
         return {DOMAIN.decode(): json.dumps(asdict(self))}
@@ -89,9 +90,9 @@ class Domain:
         return "; ".join(rules)
 
     def fault(self, column: str, table: pa.Table) -> str:
-        """Returns a message about the first wrong row of a column; empty if all rows are right.
+        """Returns a message about the first invalid row of a column; empty if all rows are valid.
 
-        The message has the number of the row and the rule, and does not quote the wrong value.
+        The message contains the row number and the rule, and does not quote the invalid value.
         """
         values = table[column]
         if self.given:
@@ -124,13 +125,15 @@ class Domain:
         return value is not None and self.low <= value <= high
 
     def _wrong_presence(self, values: Any, others: Any) -> int | None:
-        """Returns the first row, from 0, whose value is forbidden or missing; None without one.
+        """Returns the first row that breaks the rule about `given`; None if no row does.
+
+        Rows count from 0.
 
         Args:
             values: the column.
             others: the column `given`.
         """
-        import pyarrow.compute as pc  # noqa: PLC0415 - takes time, and few columns need it
+        import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and few columns need it
 
         has_value = values.is_valid()
         if pa.types.is_list(values.type):
@@ -158,7 +161,7 @@ def one_of(*values: str) -> Domain:
 
 
 def between(low: float, high: float | None = None) -> Domain:
-    """Returns the domain of the numbers from `low` to `high`; None: no upper limit."""
+    """Returns the domain of the numbers from `low` to `high`; without `high`, no upper limit."""
     return Domain(low=low, high=high)
 
 
@@ -187,25 +190,26 @@ def without_domains(schema: pa.Schema) -> pa.Schema:
     return pa.schema(columns, metadata=schema.metadata)
 
 
-# Arrow's own allocators keep freed memory: 25 MB in a process after it built the tables of a
+# Arrow's default allocators keep freed memory: 25 MB in a process that built the tables of a
 # recording.
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]
-"""A declared column: name, type, whether it may be null, and a description with the unit."""
+"""A declared column: name, type, whether values may be null, and a description with the unit."""
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
-_BATCH_CHARACTERS = 8 * 2**20  # limits the memory: the payload of one row can be megabytes
+_BATCH_CHARACTERS = 8 * 2**20  # of a row group; limits memory, because one row can take megabytes
 
 
 def described_schema(
     columns: Iterable[Column], domains: Mapping[str, Domain] = NO_DOMAINS
 ) -> pa.Schema:
-    """Returns a declared schema: each column has its description and its domain as metadata.
+    """Returns the schema of a table with descriptions and domains in the metadata of the columns.
 
     Args:
         columns: the columns, in their order.
-        domains: name of a column, or names of several separated by spaces → their domain.
+        domains: name of a column → its domain. A key can also be the names of several columns,
+            separated by spaces.
     """
     domain_by_name: dict[str, Domain] = {}
     for names, domain in domains.items():
@@ -218,40 +222,40 @@ def described_schema(
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Returns column name → description of a schema that `described_schema` made."""
+    """Returns column name → description, from a schema that `described_schema` returned."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Writes a table to a file. An error leaves no file."""
+    """Writes a table to a file. After an error, no file is left."""
     with TableWriter(path, table.schema) as writer:
         writer.write(table)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Writes rows to a file. An error leaves no file.
+    """Writes rows to a file. After an error, no file is left.
 
     Args:
         path: the file.
-        rows: column name → value; a missing column is null.
+        rows: for each row, column name → value; columns without a value become null.
         schema: the columns.
     """
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
 
 def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
-    """Returns a writer for a table that fits into memory: a row group has up to a million rows."""
+    """Returns a writer with large row groups (2**20 rows), for a table that fits into memory."""
     return TableWriter(path, schema, 2**20, None)
 
 
 class RowBatches:
-    """Collects rows, and passes them on as tables of a limited size.
+    """Collects rows into tables of a limited size, and calls a function with each table.
 
     Args:
         schema: the columns.
-        batch_rows: the number of rows at which a table is complete.
-        batch_characters: the number of characters of text at which a table is complete, even with
-            fewer rows; None: no limit.
+        batch_rows: the number of rows after which a table is complete.
+        batch_characters: the number of characters of text after which a table is complete, even
+            with fewer rows. If it is None, characters are not limited.
         take: called with each table.
 
     Attributes:
@@ -275,7 +279,7 @@ class RowBatches:
         self.rows = 0
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Adds a row, given as column name → value; a missing column is null."""
+        """Adds a row, given as column name → value; columns without a value become null."""
         self.append(tuple(map(row.get, self._names)))
 
     def append(self, values: Sequence[Any]) -> None:
@@ -287,7 +291,7 @@ class RowBatches:
             self.flush()
 
     def flush(self) -> None:
-        """Passes the collected rows on as a table, if there are any."""
+        """Calls `take` with the rows collected so far; does nothing if there are none."""
         if self._held:
             rows = pa.array(self._held, type=pa.struct(self._schema))
             self._take(pa.Table.from_arrays(rows.flatten(), schema=self._schema))
@@ -296,14 +300,14 @@ class RowBatches:
 
 
 class TableWriter(RowBatches):
-    """Writes rows to a Parquet file in row groups, as a context manager. An error deletes the file.
+    """A context manager that writes rows to a Parquet file. An error deletes the file.
 
     Args:
         path: the file, in a folder that exists.
         schema: the columns.
-        batch_rows: the number of rows at which a row group is complete and written.
-        batch_characters: the number of characters of text at which a row group is complete; None:
-            no limit.
+        batch_rows: the number of rows after which a row group is complete and written.
+        batch_characters: the number of characters of text after which a row group is complete, even
+            with fewer rows. If it is None, characters are not limited.
 
     Attributes:
         rows: the number of rows that were added so far.
@@ -336,19 +340,19 @@ class TableWriter(RowBatches):
                     self.flush()
             is_complete = kind is None
         finally:
-            # The Parquet writer gives even an incomplete file a valid footer.
+            # The Parquet writer writes a valid footer even to an incomplete file.
             if not is_complete:
                 self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
-        """Writes a table of this schema as separate row groups, after the collected rows."""
+        """Writes the collected rows, and then a table of the same schema as separate row groups."""
         self.flush()
         self._writer.write_table(table)
         self.rows += table.num_rows
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Returns a table of columns, each given as its values, in the order of the schema."""
+    """Returns a table from the values of each column, in the order of the schema."""
     return pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
@@ -359,17 +363,17 @@ def read_table(
 
     Args:
         path: the file.
-        schema: the schema of the result; None: the schema of the file. A column that the file
-            lacks becomes null, a column that the schema lacks is ignored, and types are cast.
-        columns: the names of the columns to read; None: all. The result has the columns in the
-            order of the schema.
+        schema: the schema of the result, by default that of the file. Columns that the file lacks
+            become null, columns that the schema lacks are ignored, and types are cast.
+        columns: the names of the columns to read, by default all. The result has the columns in
+            the order of the schema.
 
     Raises:
         pa.ArrowInvalid: the file is not a Parquet file, a value cannot be cast to the type of the
             schema, or one of `columns` is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # Not `pq.read_table`: it imports modules for many files and threads, which takes 0.3 s.
+    # `pq.read_table` would import modules for many files and threads, which takes 0.3 s.
     with pq.ParquetFile(path) as file:
         file_schema = file.schema_arrow
         wanted_schema = file_schema if schema is None else schema
@@ -390,19 +394,19 @@ def read_table(
 
 
 def read_schema(path: Path) -> pa.Schema:
-    """Returns the schema of a Parquet file, from its footer."""
+    """Returns the schema in the footer of a Parquet file."""
     return pq.read_schema(path)
 
 
 def row_count(path: Path) -> int:
-    """Returns the number of rows of a Parquet file, from its footer."""
+    """Returns the number of rows according to the footer of a Parquet file."""
     return int(pq.read_metadata(path).num_rows)
 
 
 def read_rows(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Reads a Parquet file as a list of rows, each column name → value.
+    """Reads a Parquet file as a list of rows; each row is a dict of column name → value.
 
     The arguments and errors are those of `read_table`.
     """
@@ -413,8 +417,8 @@ def read_rows(
 def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     """Returns a problem for each difference between a Parquet file and its declared schema.
 
-    Names, types, nullability and domains of the columns are compared. The rows of a column that is
-    declared as not null are not searched for nulls, because Parquet cannot store a null there.
+    Names, types, nullability and domains of the columns are compared. Columns declared as not null
+    are not searched for nulls, because Parquet cannot store nulls in such columns.
     """
 
     def problem(code: str, message: str) -> Problem:
@@ -451,7 +455,7 @@ class RowGroups:
         self._next = 0
 
     def has_columns(self, schema: pa.Schema) -> bool:
-        """Returns whether the file has exactly these columns, with these types."""
+        """Returns whether the file has exactly the columns and types of a schema."""
         return bool(self._file.schema_arrow.equals(without_domains(schema), check_metadata=False))
 
     def read_next(self) -> pa.Table | None:
@@ -468,11 +472,11 @@ class RowGroups:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """Opens a Parquet file; gives its number of rows, and an iterator over them.
+    """Opens a Parquet file; the block gets the number of rows, and an iterator over the rows.
 
     Args:
         path: the file.
-        batch: the number of rows that the iterator holds in memory.
+        batch: the number of rows that are read into memory at once.
 
     Raises:
         OSError: the file cannot be read.

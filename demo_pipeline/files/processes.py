@@ -1,4 +1,4 @@
-"""Adjusts the memory and threads of libraries and the garbage collector of this process."""
+"""Tunes this process: memory and threads of libraries, and Python's garbage collector."""
 
 import gc
 import os
@@ -12,8 +12,8 @@ _NEW_OBJECTS = 100_000  # objects created between two garbage collections; Pytho
 def save_memory() -> None:
     """Reduces the memory of Arrow and the threads of NumPy, here and in child processes.
 
-    Call it before Arrow and NumPy are imported. For products of large matrices, NumPy starts
-    threads that spin for 40 ms. No code of this package multiplies large matrices.
+    Call this function before Arrow and NumPy are imported. NumPy starts threads for products of
+    large matrices, and these threads spin for 40 ms. This package multiplies no large matrices.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -33,8 +33,8 @@ def spare_existing_objects() -> None:
 def reduced_python_gc(new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
     """Makes garbage collections rare in a `with` block or a decorated function.
 
-    UI trees contain no reference cycles. With Python's usual thresholds, a third of the time of a
-    build is spent searching the trees for cycles.
+    With Python's usual thresholds, the search for reference cycles in UI trees takes a third of the
+    time of a build, although the trees contain no cycles.
 
     Args:
         new_objects: the number of new objects between two collections.

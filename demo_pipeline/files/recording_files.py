@@ -9,7 +9,7 @@ META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 SOURCE_FILE = "source.json"  # names the origin of an imported recording
-# Newer recorders, and services that receive uploads, also write these files. No stage reads them.
+# Other files that newer recorders and upload services write. No stage reads these files.
 OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json", SOURCE_FILE)
 MAX_BYTES = {
     LOG_FILE: 4 * 2**30,  # recorders write 10 MB a minute
@@ -19,7 +19,11 @@ MAX_BYTES = {
 
 
 def oversized_files(sizes: Mapping[str, int]) -> list[Problem]:
-    """Returns a problem for each file above its limit in `MAX_BYTES`. `sizes`: name → bytes."""
+    """Returns a problem for each file that is larger than its limit in `MAX_BYTES`.
+
+    Args:
+        sizes: file name → size in bytes.
+    """
     return [
         Problem(
             "file_too_large",

@@ -1,14 +1,15 @@
-"""Escapes text from recordings, file names and errors before it is shown.
+"""Escapes text from recordings, file names and errors before it is shown to people.
 
-Such text must not act as markup or as a control code of the terminal. `plain_line` escapes it for
-terminals, logs and tables, `markdown_text` for Markdown. Text in datasets is not escaped here.
+The text must not act as markup or as a control code of the terminal. Use `plain_line` for
+terminals, logs and tables, and `markdown_text` for Markdown. For datasets, this module only escapes
+markers of models and replaces lone surrogates.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# Special tokens of language models, such as `<|im_start|>` and `</think>`
+# Special tokens of language models, such as `<|im_start|>` and `</think>`.
 MARKER = re.compile(
     r"<\|[^<>|\s]+\|>"
     r"|</?(?:image|video|audio|img|tools?|tool_calls?|tool_response|think|box|ref|quad|im_start"
@@ -17,17 +18,17 @@ MARKER = re.compile(
 )
 
 
-# Characters that end a line or move the cursor
+# Characters that end a line or move the cursor.
 _SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]+")
 # Control characters, and characters without a glyph: direction marks, byte order marks, tags and
-# surrogates. The joiners U+200C and U+200D are not among them, because scripts and emoji need them.
+# surrogates. The joiners U+200C and U+200D are allowed, because some scripts and emoji need them.
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 # Characters that CommonMark, GitHub or the Hugging Face Hub treat as markup anywhere in a line.
-# `://`, `www.` and `@` are among them, because addresses become links. Underscores inside words are
-# not markup.
+# The colon in `://`, the dot in `www.` and `@` are included, because addresses become links.
+# Underscores inside words are not markup.
 _MARKUP = re.compile(
     r"[\\`*\[\]<|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)|:(?=//)|(?<=\bwww)\.|(?<=\w)@(?=\w)",
     re.IGNORECASE,
@@ -36,7 +37,7 @@ _BLOCK = re.compile(r"\A(\d*)([-+>#=.)])")  # the start of a list, a quotation o
 
 
 def plain_line(text: str) -> str:
-    r"""Returns the text as one line, with escapes such as `\u001b` for invisible characters."""
+    r"""Returns a text on one line, with escapes such as `\u001b` for invisible characters."""
     return plain_characters(_SPACES.sub(" ", text))
 
 
@@ -55,9 +56,9 @@ def counted(number: int, things: str) -> str:
 
 
 def plain_characters(text: str) -> str:
-    """Returns the text with escapes for invisible characters; newlines stay.
+    """Returns a text with escapes for invisible characters; newlines stay.
 
-    Escaped JSON text has the same value as before.
+    The escapes are those of JSON. They do not change the value of a JSON text.
     """
     return _UNSEEN.sub(_escape, text)
 
@@ -81,9 +82,9 @@ def plain_values(value: Any) -> Any:
 
 
 def markdown_text(text: str) -> str:
-    """Returns Markdown, on one line, that displays exactly this text.
+    """Escapes a text so that Markdown displays the same characters; returns a single line.
 
-    The result can be used in a paragraph, a list or the cell of a table, but not between backticks.
+    The result can be used in a paragraph, a list or a table cell, but not between backticks.
     """
     return _BLOCK.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", plain_line(text).strip()))
 
@@ -91,7 +92,7 @@ def markdown_text(text: str) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Returns a table in Markdown.
 
-    Cells are not escaped: pass text that is not Markdown through `markdown_text` first.
+    Cells are taken as Markdown. Escape other text with `markdown_text` first.
     """
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
@@ -100,7 +101,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 def escape_markers(text: str) -> tuple[str, int]:
     """Replaces angle brackets of markers by square ones; returns the text and the marker count.
 
-    Then a model that reads the text does not take the markers for its special tokens.
+    Without the replacement, a model would take the markers for its special tokens.
     """
     return MARKER.subn(_in_square_brackets, text)
 

@@ -1,14 +1,14 @@
 """Distinguishes errors of the machine, such as a full disk, from errors of a single file.
 
-Errors of the machine are transient: they end by themselves, or when a person makes room. A file
-must not be rejected because of an error of the machine.
+Errors of the machine are transient: they disappear without action, or after a person frees space. A
+file must not be rejected because of such an error.
 """
 
 import errno
 import os
 from pathlib import Path
 
-# Errors whose cause is the name, the kind or the permissions of a single file
+# Errors whose cause is the name, the kind or the permissions of a single file.
 _OF_THE_FILE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 _OF_THE_FILE |= {errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.EFBIG, errno.EOVERFLOW}
 _CV_NO_MEMORY = -4  # OpenCV's StsNoMem
@@ -16,10 +16,11 @@ _CHUNK = 2**20  # bytes per read
 
 
 def system_trouble(error: BaseException) -> str | None:
-    """Returns the cause of an error of the operating system as a phrase; None for other errors.
+    """Returns a phrase with the cause of an operating system error; None for other errors.
 
     Some errors of libraries only look like system errors: FFmpeg reports damaged videos with the
-    error numbers of the system, and an `OSError` about a damaged image has no error number.
+    error numbers of the system, and an `OSError` about a damaged image has no error number. The
+    result is None for these errors, too.
     """
     library = type(error).__module__.partition(".")[0]
     if library == "av":
@@ -37,9 +38,9 @@ def system_trouble(error: BaseException) -> str | None:
 
 
 def raise_system_trouble(error: BaseException) -> None:
-    """Raises an error again if the machine caused it, not the file that was being read.
+    """Re-raises an error of the machine; does nothing if the file that was read caused the error.
 
-    If it returns, the caller reports the file.
+    After the function returns, the caller should report a problem of the file.
     """
     if system_trouble(error) is None:
         return
@@ -49,10 +50,10 @@ def raise_system_trouble(error: BaseException) -> None:
 
 
 def raise_disk_trouble(error: BaseException, path: Path) -> None:
-    """Raises `OSError` if the disk, not the content, is why FFmpeg could not read a file.
+    """Raises `OSError` if FFmpeg could not read a file because of the disk.
 
-    FFmpeg also reports damaged content as an input/output error, so the file is read again without
-    FFmpeg.
+    FFmpeg also reports damaged content as an input/output error. Therefore the file is read again
+    without FFmpeg; if this succeeds, the content is damaged and nothing is raised.
 
     Args:
         error: the error of FFmpeg.

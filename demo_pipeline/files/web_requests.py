@@ -1,7 +1,7 @@
 """Rejects requests that pages of other sites send to a server on this machine.
 
 Any page that is open in a browser can send requests to this machine. The browser adds headers that
-tell the origin of a request: `Host` is the name under which the page addressed the server, and
+identify the origin of a request: `Host` is the name under which the page addressed the server, and
 `Origin` and `Sec-Fetch-Site` tell which site the page comes from. The servers of the review page
 and of Dagster's UI both apply these rules.
 """
@@ -14,7 +14,7 @@ OTHER_ADDRESS = "this server answers to its own address only"
 OTHER_PAGE = "this server answers to its own page only; type its address, do not follow a link"
 _READING = frozenset({"GET", "HEAD"})  # methods that change nothing
 _OWN_SITES = frozenset({"same-origin", "none"})  # `none`: a person typed the address
-_TOKEN_LENGTH = 32  # random bytes of a new token, and the least characters of a stored token
+_TOKEN_LENGTH = 32  # random bytes of a new token, and minimum characters of a stored token
 
 
 def own_hosts(port: int) -> frozenset[str]:
@@ -23,13 +23,17 @@ def own_hosts(port: int) -> frozenset[str]:
 
 
 def page_refusal(method: str, origins: Collection[str], origin: str | None, site: str) -> str:
-    """Returns why a request is rejected; empty if it comes from a page of this server or a person.
+    """Returns why a request is rejected; empty if the request is allowed.
+
+    Requests are allowed if they come from a page of this server, or from a person who opened a page
+    by its address.
 
     Args:
         method: the method of the request.
         origins: the origins of the server's own pages.
-        origin: the header `Origin`; None without it, as when a person opens a page.
-        site: the header `Sec-Fetch-Site`; pass `none` for a request without it.
+        origin: the header `Origin`; None if the request has no such header, for example because a
+            person opened a page.
+        site: the header `Sec-Fetch-Site`; `none` if the request has no such header.
     """
     is_own = origin in origins
     is_opened = origin is None and method in _READING
@@ -45,10 +49,10 @@ def is_token(path: str, token: str) -> bool:
 
 
 def kept_token(folder: Path, name: str) -> str:
-    """Returns the secret token of the user, which the addresses of the server contain.
+    """Returns the user's secret token, which is part of each address of the server.
 
-    The first call writes a random token to the file `name` in `folder`, which only its owner can
-    read. Later calls return the same token, so that open pages work after a restart.
+    The first call writes a random token to the file `name` in `folder`; only the owner can read
+    this file. Later calls return the same token, so that open pages work after a restart.
     """
     path = folder / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -127,7 +127,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="25",
+    code_version="26",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=_run_ui_trees,

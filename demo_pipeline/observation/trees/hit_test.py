@@ -67,7 +67,7 @@ def node_at(
     if innermost is None:
         return None
     is_thumb = raw_role(tree, innermost) == _THUMB
-    has_name = bool(tree.raws[innermost].name)
+    has_name = bool(tree.raws[innermost].name) or _is_paragraph(tree, innermost)
     visible = set(under)
     for node in (innermost, *ancestors(tree, innermost)):
         if node not in visible:
@@ -306,10 +306,20 @@ def _is_page(tree: StepTree, position: int) -> bool:
     return is_document and bool(tree.raws[position].name)
 
 
+def _is_paragraph(tree: StepTree, position: int) -> bool:
+    """Returns whether a node is a paragraph of a text editor.
+
+    The paragraphs of LibreOffice have a text but no name. A paragraph of a web page has children
+    with the text, and the hit test finds these children.
+    """
+    return raw_role(tree, position) == "paragraph" and bool(tree.name_at(position))
+
+
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    A node is out of sight if a scrolled container around the node does not contain the point. An
+    A node is out of sight if a scrolled container around the node does not contain the point. A
+    point on the border is in the container, because scaled boxes are rounded to whole units. An
     open menu is drawn over the container that contains the title of the menu. Therefore, only
     documents hide the items of a menu.
     """
@@ -317,8 +327,10 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     for node in ancestors(tree, position):
         box = tree.box(node)
         clips = raw_role(tree, node) in (_PAGES if is_in_menu else _CLIPPING)
-        if clips and box is not None and box.area > 0 and not box.contains(x, y):
-            return True
+        if clips and box is not None and box.area > 0:
+            point = PixelBox(x, y, 0, 0)
+            if not _encloses(box, point):
+                return True
         is_in_menu = is_in_menu or tree.roles[node] == "menu"
     return False
 

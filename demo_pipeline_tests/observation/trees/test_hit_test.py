@@ -303,6 +303,25 @@ def test_what_is_scrolled_away_below_a_pane_is_not_hit() -> None:
     assert hit([node("frame", WINDOW, pane)], 310, 330) is None
 
 
+def test_a_button_that_the_border_of_its_page_cuts_is_hit_on_the_border() -> None:
+    button = node("push button", (300, 690, 100, 40), name="Add offer")
+    page = node("document web", (100, 100, 800, 600), button, name="page")
+    tree = [node("frame", (90, 90, 900, 700), page, name="browser")]
+    assert hit(tree, 350, 699) == "Add offer"
+    assert hit(tree, 350, 700) == "Add offer"  # scaled boxes are rounded
+    assert hit(tree, 350, 703) is None
+
+
+def test_a_paragraph_of_an_editor_is_a_target_with_its_text() -> None:
+    paragraph = node("paragraph", (150, 200, 700, 20))
+    paragraph["value"] = "Rowing club"
+    empty = node("paragraph", (150, 230, 700, 20))
+    text = node("document text", (120, 120, 760, 560), paragraph, empty, name="lines.txt")
+    tree = [node("frame", WINDOW, text, name="Writer")]
+    assert hit(tree, 200, 210) == "Rowing club"
+    assert hit(tree, 200, 240) is None
+
+
 def test_titles_of_a_menu_bar_without_height_are_not_on_the_screen() -> None:
     button = node("push button", (310, 125, 35, 35), name="Print")
     for height, expected in ((0, "Print"), (19, "Format")):

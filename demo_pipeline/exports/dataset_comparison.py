@@ -1,8 +1,9 @@
 """Compares a written dataset with the rows of its trajectories.
 
-The rows are read again from the records; nothing is taken over from the build. All files must equal
-what the rows give: lines, tables, documents, images, and side files. Other files are reported. At
-the end, the validator of the form checks the dataset, as it does for users of `validate`.
+The comparison reads the rows from the records again, independently of the build. All lines, tables,
+documents, images and side files of the dataset must equal those that the rows yield. Additional
+files are reported. At the end, the dataset is checked by the validator of its record format, which
+`demo-pipeline validate` also uses.
 """
 
 import filecmp
@@ -82,7 +83,10 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files; none if a problem was found, because they would repeat it."""
+        """Yields the derived files.
+
+        Yields nothing if a problem was found, because the derived files would repeat the problem.
+        """
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
@@ -180,7 +184,7 @@ class _DatasetComparison(DatasetFiles):
         self._ids[row.id] += 1
 
     def _existing(self, name: str) -> Path | None:
-        """Returns the path of an expected file; None: it is missing, which is reported."""
+        """Returns the path of an expected file, or reports the file as missing and returns None."""
         self._names.add(name)
         path = self.out / name
         if path.is_file():
@@ -193,7 +197,7 @@ class _DatasetComparison(DatasetFiles):
 
 
 def _ignore(_value: object) -> None:
-    """Takes a value of a file that cannot be compared, because it is missing or unreadable."""
+    """Takes the place of a comparison for a file that is missing or unreadable."""
 
 
 def _is_same_file(path: str, other: str) -> bool:

@@ -1,8 +1,8 @@
 """Defines the stages of datasets: the training exports, the OSWorld quests, the trajectory index.
 
-The setting `datasets.exports` names the training exports that are built. The module of a form
-decides the content of rows and files. assemble.py writes datasets, dataset_comparison.py checks
-them.
+The setting `datasets.exports` lists the training exports to build. The module of each export, for
+example sft.py, defines the content of its rows and files. assemble.py writes datasets, and
+dataset_comparison.py checks them.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ _COMPARED = (
 
 
 def export_of(form: Form) -> TrainingExport[DatasetInputs]:
-    """Returns the training export of a form: its stage, its validator, its Hub tables and views."""
+    """Returns the training export of a `Form`, with stage, validator, Hub tables and SQL views."""
 
     def build(inputs: DatasetInputs, out: Path) -> Summary:
         committed = inputs.committed
@@ -125,7 +125,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> None:
-    """Links the files of a trajectory, and writes result.json with a reviewer's verdict."""
+    """Copies a trajectory as links, with a reviewer's verdict on success in result.json."""
     for path in source.path.rglob("*"):
         copy = out / path.relative_to(source.path)
         if path.is_file() and copy != out / _RESULT:
@@ -139,8 +139,8 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Compares the index with its inputs, and checks that its links lead to the right versions.
 
-    Links are compared by version, not by folder, because all folders of a version have the same
-    files. Trajectories with a reviewer's verdict on success are copies, not links.
+    A link may lead to any folder of the right version, because all folders of a version have the
+    same files. Trajectories with a reviewer's verdict on success are copies, not links.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

@@ -53,7 +53,7 @@ class _Query(NamedTuple):
 
 
 def _queries(file: str) -> tuple[_Query, ...]:
-    """Reads the queries of a file; above each stands a line `-- name: views`."""
+    """Reads the queries of a file. Each query follows a line `-- name: views`."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     queries = list[_Query]()
     for block in text.split("\n\n-- ")[1:]:
@@ -98,14 +98,15 @@ class DatasetStats:
         samples: number of steps, or of the records made from them.
         trajectories: number of trajectories with at least one sample.
         tasks: number of split groups of these trajectories.
-        leaks: counts and rates of leaks: screenshots that show the pointer at the target already.
+        leaks: counts and rates of leaks, which are screenshots that already show the pointer at the
+            target of the action.
         splits: name of a split → its numbers, in the order train, val, test, held_out; empty
             without splits.
         actions: kind of action → number of samples, most frequent first.
         applications: application → number of trajectories, most frequent first.
         platforms: platform → number of trajectories.
         resolutions: size of the recorded screen, such as `1920x1080` → number of trajectories.
-        lengths: number of samples → number of trajectories that have so many.
+        lengths: number of samples → number of trajectories with this number of samples.
     """
 
     samples: int
@@ -311,7 +312,7 @@ def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
-    """Returns a problem, which names the trajectory, for each contradiction between datasets."""
+    """Returns a problem for each trajectory about which datasets contradict each other."""
     remedy = "build the datasets again, all from the same trajectories"
     problems = list[Problem]()
     for message, views, query in _AGREEMENTS:
@@ -379,7 +380,7 @@ def count_doubt(store: Store) -> SourceInput:
 
 
 def verify_agreement(inputs: DatasetInputs, out: Path) -> list[Problem]:
-    """Checks that the datasets agree with each other, and that the statistics count them."""
+    """Checks that the datasets agree with each other and with the written statistics."""
     with _opened(inputs) as (sql, names):
         problems = disagreements(sql, names)
         tables = {**statistics(sql, names), "doubt": inputs.source}
@@ -400,13 +401,16 @@ def read_statistics(folder: Path) -> Tables:
 def _opened(
     inputs: DatasetInputs,
 ) -> "Iterator[tuple[DuckDBPyConnection, frozenset[str]]]":
-    """Opens a connection with views over the inputs; also yields the names of these views."""
+    """Opens a connection with views over the inputs, and yields it with the names of the views."""
     with engine() as sql:
         yield sql, create_views(sql, inputs.views, inputs.folders)
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns counts and rates of leaks over all pointing actions: the first row of the table."""
+    """Returns the counts and rates of leaks over all pointing actions.
+
+    These are the first row of the table `leak_rates`, without the type of action.
+    """
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

@@ -9,7 +9,8 @@ from demo_pipeline.datasets.splits import ExportPlan, Split
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings
 
-SPLIT_LEAK = "split_leak"  # reason of a left-out row: an earlier row of another split asks the same
+# Reason for leaving out a row: an earlier row of another split asks the same question.
+SPLIT_LEAK = "split_leak"
 BY_TRAJECTORY = "records_by_trajectory"  # a key of the summary in the manifest of an export
 
 
@@ -18,8 +19,8 @@ class CardFacts:
     """Facts about the written rows, for the card of a dataset.
 
     Attributes:
-        rows: for each row, trajectory id, step index (-1: none), application, kind of action, and
-            split.
+        rows: for each row, trajectory id, step index (-1 for a whole trajectory), application, kind
+            of action, and split.
         longest_chat: estimated tokens of the longest chat; 0 if the export has no chats.
     """
 
@@ -36,7 +37,7 @@ class ExportSummary:
         records: split → number of written rows.
         by_trajectory: trajectory id → number of written rows.
         excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
-        excluded_records: reason → number of rows left out of trajectories that take part.
+        excluded_records: reason → number of rows that were left out of the included trajectories.
         hidden_actions: reason → number of actions that no screenshot shows, in the trajectories
             that take part.
         problems: problems of the unreadable trajectories.

@@ -2,7 +2,7 @@
 
 A form is the record format of an export: a `Form` lists its settings, its files, and the function
 that makes its rows. The stage `records` makes the rows of each trajectory once, before their split
-is known, and keeps them as lines of a file. assemble.py reads these files, selects the rows of a
+is known, and stores them as lines of a file. assemble.py reads these files, selects the rows of a
 dataset, and writes them to the files of their split.
 """
 
@@ -50,7 +50,7 @@ SHARED_SPLITS = frozenset({Split.TRAIN, Split.VAL, Split.TEST})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record of a dataset with the files that it names; made of a step or a whole trajectory.
+    """A record of a dataset with its files, made from a step or from a whole trajectory.
 
     Attributes:
         id: unique in the dataset.
@@ -66,7 +66,7 @@ class Row:
         counts: numbers that the dataset adds up over its rows.
         documents: name in the dataset → text of a separate file. Names here and in `files` may
             begin with `{split}/`.
-        tokens: estimated number of tokens, if the row is a chat; else 0.
+        tokens: estimated number of tokens of a chat; 0 if the row is not a chat.
     """
 
     id: str
@@ -81,7 +81,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Takes the place of a row that is left out.
+    """A placeholder for a row that is left out.
 
     Attributes:
         reason: an item of `Form.exclusions`, under which the row is counted.
@@ -108,7 +108,7 @@ class Source:
 
     @property
     def id(self) -> str:
-        """The trajectory's id; lone surrogates are replaced, as in the two properties below."""
+        """The trajectory's id, without lone surrogates."""
         return replace_surrogates(self.trajectory.id)
 
     @property
@@ -122,7 +122,10 @@ class Source:
         return replace_surrogates(self.trajectory.task.instruction)
 
     def name(self, file: Path) -> str:
-        """Returns the name of a file in datasets: `trajectories/<id>/steps/000/screenshot.png`."""
+        """Returns the name of a file in datasets.
+
+        The name of a screenshot is `trajectories/<id>/steps/000/screenshot.png`, for example.
+        """
         path = file.relative_to(self.candidate.source.path).as_posix()
         return f"trajectories/{self.candidate.source.id}/{path}"
 
@@ -132,7 +135,7 @@ class KeptRow(msgspec.Struct):
 
     Attributes:
         id, counts, documents, tokens: see `Row`.
-        question: hash of prompt and screenshot; see `question`.
+        question: the hash of prompt and screenshot that the function `question` returns.
         files: name in the dataset → path below the trajectory's folder.
         parts: name of a part → row of a table, or text of a line.
     """
@@ -147,7 +150,7 @@ class KeptRow(msgspec.Struct):
 
 
 class RowsHead(msgspec.Struct):
-    """The first line of a file of kept rows.
+    """The first line of a file with the rows of a trajectory.
 
     Attributes:
         excluded: reason → number of rows that were left out.
@@ -170,10 +173,10 @@ class Table:
     Attributes:
         schema: the columns.
         rows: maximum number of rows of a row group, which is collected in memory.
-        characters: number of characters of text after which a row group ends; None: no limit.
-        annotated: the columns instead of `schema`, if a trajectory of the dataset has an annotation
-            in `notes`; None: annotations add no columns.
-        notes: kinds of annotations, and names of wordings of the instruction.
+        characters: number of characters of text after which a row group ends; None means no limit.
+        annotated: the columns that replace `schema` if a trajectory of the dataset has an
+            annotation in `notes`; None if annotations add no columns.
+        notes: kinds of annotations, and names of alternative wordings of the instruction.
     """
 
     schema: pa.Schema
@@ -196,13 +199,13 @@ class File:
             name of the split. If the path contains `{id}`, each row has a file of its own, and the
             part is the text of this file.
         table: returns the columns; only needed for `.parquet`.
-        checked: describes the values, so that the stage `records`, the check of the dataset and
-            `validate` can check them: a `RecordFormat`, or a function that returns the problems of
-            a value (see `record_checks.Checked`). None: values are not checked.
+        checked: a `RecordFormat`, or a function that returns the problems of a value (see
+            `record_checks.Checked`). The stage `records`, the check of the dataset and `validate`
+            check values with it. If it is None, values are not checked.
         empty: the splits whose file is written even if it has no row.
         only: the splits that have the file.
-        config: name of the configuration under which `load_dataset` loads the file; empty: the
-            card does not mention the file.
+        config: name of the configuration under which `load_dataset` loads the file. If it is empty,
+            the card does not mention the file.
         base: folder in the dataset. File names in values of the file are relative to this folder,
             or, with `{id}` in `path`, to the folder of the file.
     """
@@ -230,7 +233,7 @@ Validate = Callable[[Path], Sequence[Problem]]
 def linked_pictures(
     candidate: Candidate, split: Split, row: KeptRow, _settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the files of a row under the names that the row gives them; see `Form.pictures`."""
+    """Returns the images of a row as listed in `Row.files`; the default of `Form.pictures`."""
     folder = candidate.source.folder
     return {
         name.replace("{split}", split.value, 1): f"{folder}/{path}"
@@ -239,19 +242,19 @@ def linked_pictures(
 
 
 def _of_whole_trajectory(_row: KeptRow) -> tuple[int, str]:
-    """Returns step and kind of a row that is not made of a single step; see `Form.kind_of`."""
+    """Returns step and kind of a row of a whole trajectory; the default of `Form.kind_of`."""
     return -1, "trajectory"
 
 
 def _unchanged(
     row: Mapping[str, Any], _split: Split, _settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """Returns the row, because it is the same in every split; see `Form.place`."""
+    """Returns the row unchanged; the default of `Form.place`."""
     return row
 
 
 def _nothing(_finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns an empty mapping: the form has no details, or no side files."""
+    """Returns an empty mapping; the default of `Form.details` and `Form.side_files`."""
     return {}
 
 
@@ -291,10 +294,10 @@ class Form:
         marks: names of files and folders by which `validate` recognises a dataset in this form.
         decisive: whether a single one of `marks` is enough to recognise such a dataset.
         line_key: a key that each JSON line of this form has, and no line of another form.
-        validate: returns the problems of a dataset in this format, also of datasets that other
-            programs wrote. None: they are derived from `files` by `record_checks.validate_form`.
-        validate_file: returns the problems of a single file; None: see
-            `record_checks.validate_form_file`.
+        validate: returns the problems of a dataset in this format, even if another program wrote
+            it. If it is None, `record_checks.validate_form` validates datasets by `files`.
+        validate_file: returns the problems of a single file. If it is None,
+            `record_checks.validate_form_file` validates single files.
         hub: a `HubTable` for each configuration in the layout for the Hugging Face Hub.
         views: a `View` for each SQL view over the tables of the dataset.
     """
@@ -366,8 +369,8 @@ class Form:
 
         Args:
             candidate: the trajectory.
-            rows: its kept rows.
-            settings: see `own`.
+            rows: the rows of the trajectory.
+            settings: the result of `own`.
             out: folder of the records.
         """
 
@@ -377,8 +380,7 @@ class Form:
         """Writes an image of the dataset that is not a link to its source file.
 
         Returns:
-            Whether the image could be written. None: nothing was written, because the image is to
-            be a link.
+            Whether the image could be written, or None if the caller has to make a link instead.
         """
         return None
 
@@ -393,7 +395,7 @@ class Form:
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the export, extended by what only this form needs; by default unchanged."""
+        """Returns the export with changes that this form needs; by default unchanged."""
         return export
 
 
@@ -480,10 +482,10 @@ def write_form_rows(
     The rows contain people's corrections and annotations.
 
     Args:
-        source: the trajectory, with the records in `out` that were written before.
+        source: the trajectory, whose corrections and annotations are already in `out`.
         forms: the forms of the rows.
         out: folder of the records.
-        settings: of the datasets.
+        settings: the settings of the datasets.
 
     Returns:
         Name of the form → number of rows.
@@ -510,7 +512,7 @@ def write_form_rows(
 
 
 def written_rows(path: Path) -> Iterator[KeptRow]:
-    """Yields the rows in a file of kept rows; only one row at a time is in memory."""
+    """Yields the rows in a file that `write_form_rows` wrote. One row at a time is in memory."""
     with path.open("rb") as file:
         next(file)
         yield from map(_KEPT.decode, file)
@@ -523,14 +525,14 @@ def row_lines(
     loaded: Corrected,
     own: DatasetSettings,
 ) -> Iterator[bytes]:
-    """Yields the lines of a file of kept rows: a `RowsHead`, then each `KeptRow`.
+    """Yields the lines of a trajectory's file of rows: a `RowsHead`, then each `KeptRow`.
 
     Args:
         form: the form of the rows.
         source: the trajectory.
-        head: facts about it.
-        loaded: its content with people's corrections.
-        own: settings as returned by `Form.own`.
+        head: facts about the trajectory.
+        loaded: the content of the trajectory with people's corrections.
+        own: the result of `Form.own`.
     """
     tables = {file.part for file in form.files if file.table}
     trajectory = loaded.trajectory
@@ -555,7 +557,13 @@ def row_lines(
 
 
 def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
-    """Returns a row as the line of a `KeptRow`; `tables` are the parts that are rows of tables."""
+    """Returns a row as a JSON line in the format of `KeptRow`.
+
+    Args:
+        row: the row.
+        candidate: the trajectory of the row.
+        tables: names of the parts that are rows of tables.
+    """
     prefix_length = len(candidate.source.folder) + 1
     digests = candidate.source.read  # a cache, because all forms use the same screenshots
     screenshot = str(row.screenshot)
@@ -597,9 +605,10 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 def kept_rows(
     form: Form, source: DatasetTrajectory, settings: DatasetSettings
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
-    """Returns the head and the rows that the records of a trajectory contain in a form.
+    """Returns the head and the rows of a trajectory in a form.
 
-    If the trajectory has no records in this form, the rows are made now.
+    The rows are read from the output of the stage `records`. If this output does not contain the
+    form, the rows are made now.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.

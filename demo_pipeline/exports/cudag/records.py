@@ -321,10 +321,10 @@ def _prompt(
     Markers of the instruction are not counted here; see `CudagForm.count_trajectory`.
 
     Args:
-        trajectory: has the instruction.
-        action: the action of the step; None at the end.
-        history: lines about the earlier actions.
-        settings: decide the style of the prompt.
+        trajectory: the trajectory, which has the instruction.
+        action: the action of the step; None for the record that ends the task.
+        history: a line for each earlier action.
+        settings: define the style of the prompt.
     """
     if settings.prompt_style == "grounding" and action is not None:
         return escape_markers(grounding_prompt(action))

@@ -3,7 +3,7 @@
 This module checks directories and files, ids, images and trajectories across all records, and the
 further files that only datasets of this pipeline have. record_rules.py checks single records.
 
-Problems have the locations of the CUDAG document: `train.jsonl:42` is line 42 of the file,
+Problems name their locations as in the CUDAG document: `train.jsonl:42` is line 42 of the file,
 `test.json:5` is the fifth entry of the array in `test/test.json`, and `test/` and `./` are
 directories.
 """
@@ -211,7 +211,7 @@ class _Validation:
                         yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
-        """Returns the JSON object in a line, and reports its faults; None: it is not an object."""
+        """Returns the JSON object in a line, or None for other values; reports their faults."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:
@@ -279,7 +279,7 @@ class _Validation:
     def _repeated(
         self, here: _RecordPlace, record: Mapping[str, Any], id_key: str, image_key: str
     ) -> Iterator[CudagFault]:
-        """Counts a record, and yields the faults that its comparison with earlier records shows.
+        """Counts a record, and yields the faults that only a comparison with earlier records shows.
 
         Ids and image paths must be unique. Records of a trajectory must be in one split. The same
         image with the same prompt must not be in two splits.
@@ -287,8 +287,8 @@ class _Validation:
         Args:
             here: place of the record.
             record: the record; its values may have any type.
-            id_key: the key of its id.
-            image_key: the key of the path of its image.
+            id_key: the key of the record's id.
+            image_key: the key of the path of the record's image.
         """
         name = record.get(id_key)
         path = record.get(image_key)
@@ -435,7 +435,7 @@ def _has_place(line: bytes) -> bool:
 
 
 def _person_place(metadata: object) -> list[int]:
-    """Returns `person_coords` of a test's metadata in RU; empty if it is missing or invalid."""
+    """Returns `person_coords` of a test's metadata in RU, or [] if it is missing or invalid."""
     pixel = member(metadata, "person_coords")
     size = member(metadata, "image_size")
     if not is_pair(pixel) or not is_pair(size) or min(size) <= 0:
@@ -448,7 +448,7 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
 
     Args:
         line: the line.
-        test: the entry of test.json; None: the action has no test.
+        test: the entry of test.json; None for an action without a test.
     """
     try:
         record = parse_json(line, _TESTS)

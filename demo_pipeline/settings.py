@@ -234,25 +234,26 @@ class DatasetSettings(Section):
     name_prefix: str = Field(
         "demonstrations",
         pattern=NAME_PART,
-        description="first part of the name of CUDAG's directory",
+        description="first part of the name of the CUDAG directory; also the name of the datasets "
+        "in their cards and in CUA-Lite",
     )
     user: str = Field(
         "demo-pipeline",
         pattern=NAME_PART,
-        description="user in the name of CUDAG's directory; its default names no person",
+        description="user in the name of the CUDAG directory; the default names no person",
     )
-    seed: int = Field(0, description="changes the hash that assigns task groups to splits")
-    train_ratio: float = Field(
-        0.8, ge=0, le=1, description="share of the task groups that go to train"
-    )
+    seed: int = Field(0, description="number that changes which tasks go to which split")
+    train_ratio: float = Field(0.8, ge=0, le=1, description="share of the tasks that go to train")
     val_ratio: float = Field(
-        0.1, ge=0, le=1, description="share that goes to val; the rest goes to test"
+        0.1, ge=0, le=1, description="share of the tasks that go to val; the rest goes to test"
     )
     held_out_applications: tuple[str, ...] = Field(
         (), description="applications whose tasks form the split held_out"
     )
     require_review: Literal["none", "not_rejected", "approved"] = Field(
-        "not_rejected", description="review that a demonstration needs to be included"
+        "not_rejected",
+        description="demonstrations to include: all, those that no reviewer rejected, or only "
+        "approved ones",
     )
     exclude: tuple[str, ...] = Field(
         (), description="ids of demonstrations that all training exports leave out"
@@ -260,7 +261,9 @@ class DatasetSettings(Section):
     include_failed: bool = Field(
         False, description="include demonstrations whose task was not completed"
     )
-    include_aborted: bool = Field(False, description="include demonstrations that ended early")
+    include_aborted: bool = Field(
+        False, description="include demonstrations that were aborted or have no status"
+    )
     include_contaminated: bool = Field(
         False, description="include demonstrations of benchmark tasks"
     )
@@ -278,11 +281,11 @@ class DatasetSettings(Section):
         0,
         ge=0,
         le=10,
-        description="lowest alignment grade of included demonstrations; above 0, demonstrations "
-        "without a grade are left out",
+        description="lowest grade of alignment (an annotation, 0 to 10) of included "
+        "demonstrations; if the setting is above 0, those without a grade are left out",
     )
     exclude_steps: Literal["none", "incorrect"] = Field(
-        "none", description="steps to leave out, by their annotations"
+        "none", description="steps to leave out: none, or those that are annotated as incorrect"
     )
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
@@ -290,15 +293,17 @@ class DatasetSettings(Section):
         "or the name of the target",
     )
     history_images: int = Field(
-        0, ge=0, le=10, description="messages: number of earlier screenshots in a prompt"
+        0, ge=0, le=10, description="number of earlier screenshots in each prompt of `messages`"
     )
     coordinates: Literal["relative", "absolute"] = Field(
-        "relative", description="messages: 0 to 1000, or pixels of the resized screenshot"
+        "relative",
+        description="coordinates in `messages`: 0 to 1000, or pixels of the resized screenshot",
     )
     max_pixels: int = Field(
         16_384 * 28 * 28,
         ge=56 * 56,
-        description="largest screenshot that the model sees, in pixels",
+        description="largest number of pixels to which the model's image processor resizes a "
+        "screenshot; with absolute coordinates, the trainer needs the same value",
     )
     image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link",
@@ -307,19 +312,19 @@ class DatasetSettings(Section):
     )
     sft_keys: Literal["extended", "documented"] = Field(
         "extended",
-        description="keys of SFT samples: with additional keys of ours, or only the documented "
-        "keys; actions that need an additional key, such as a click with Ctrl, are then left out",
+        description="keys of SFT samples: all keys, or only those of the format document; with "
+        "`documented`, actions that need another key, such as a click with Ctrl, are left out",
     )
     license: str = Field("unknown", description="licence in the dataset cards, e.g. cc-by-4.0")
     action_line: bool = Field(
         False,
-        description="messages: write a line `Action: …` before the calls, for OSWorld's Qwen3-VL "
-        "agent",
+        description="write a line `Action: …` before the calls in `messages`, as OSWorld's "
+        "Qwen3-VL agent expects",
     )
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels",
-        description="unit of `pixels`: pixels (100 for a notch of the wheel), or notches, for "
-        "executors that count notches",
+        description="unit of `pixels` in a scroll: pixels (100 for a notch of the wheel), or "
+        "notches",
     )
 
     @model_validator(mode="after")
@@ -432,15 +437,18 @@ class ActionSettings(Section):
     drag_path_points: ClassVar[int] = 64  # maximum number of points stored for a drag's path
 
     stop_shortcut: tuple[str, ...] = Field(
-        (), description="keys that stop the recorder; left out at the end of a recording"
+        (),
+        description="keys of the shortcut that stops the recorder; this shortcut is left out at "
+        "the end of a recording",
     )
     keyboard_layout: Literal["auto", "us", "uk", "us-intl", "de", "es", "fr", "it", "ru"] = Field(
-        "auto", description="layout of the keyboard; auto: decided by the scans and meta.json"
+        "auto",
+        description="keyboard layout; `auto` finds it from accessibility scans and meta.json",
     )
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto",
-        description="direction of a positive wheel delta; auto: measured in the video, else "
-        "decided by its unit",
+        description="direction in which a positive wheel delta scrolls; `auto` measures it in the "
+        "video, or else derives it from the platform and the deltas",
     )
 
 
@@ -459,8 +467,8 @@ class ScreenshotSettings(Section):
 
     native: bool = Field(
         False,
-        description="store screenshots in the size of the screen, too; grounding, messages, "
-        "CUA-Lite, AgentNet, ATIF and Cua's folders use them",
+        description="also store screenshots in the size of the recorded screen, for grounding, "
+        "messages, CUA-Lite, AgentNet, ATIF and Cua's folders",
     )
 
 
@@ -511,10 +519,12 @@ class PrivacySettings(Section):
         "demonstration is left out",
     )
     kinds: dict[PrivacyKind, PrivacyPolicy] = Field(
-        default_factory=dict, description='policies of single kinds, e.g. {"email": "redact"}'
+        default_factory=dict,
+        description='policies of some kinds of private data, e.g. {"email": "redact"}; they '
+        "override `policy`",
     )
-    words: tuple[str, ...] = Field((), description="private words; case does not matter")
-    expressions: tuple[str, ...] = Field((), description="private regular expressions")
+    words: tuple[str, ...] = Field((), description="words to treat as private; case is ignored")
+    expressions: tuple[str, ...] = Field((), description="regular expressions of private text")
     windows: tuple[str, ...] = Field(
         (), description="words in the titles of private windows, e.g. an application's name"
     )
@@ -564,7 +574,8 @@ class DiscoverySettings(Section):
     )
     complete_marker: str = Field(
         "",
-        description="name of a file that completes a new upload immediately, e.g. _COMPLETE",
+        description="name of a file, e.g. _COMPLETE; a new upload is complete as soon as it has "
+        "this file",
     )
     interval_seconds: int = Field(
         15, ge=1, description="seconds between two evaluations of a sensor"
@@ -579,7 +590,7 @@ class ExecutionSettings(Section):
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1),
         ge=1,
-        description="worker processes; one per core",
+        description="number of worker processes",
     )
 
 
@@ -597,7 +608,7 @@ class Settings(BaseSettings):
     uploads: str = _in_data("recordings", "folder of new recordings: a path or an s3:// URL")
     store: str = _in_data("store", "folder of all outputs: a path or an s3:// URL")
     osworld_tasks: str = _in_data("osworld", "folder of OSWorld task files; may be missing")
-    cache: str = _in_data(".cache", "folder for downloads; may be removed when nothing runs")
+    cache: str = _in_data(".cache", "folder for downloads; may be removed while no command runs")
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     screenshots: ScreenshotSettings = ScreenshotSettings()

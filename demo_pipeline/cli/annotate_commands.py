@@ -33,29 +33,37 @@ def annotate_demonstrations(
         list[str] | None, typer.Argument(help="Ids of demonstrations. [default: all]")
     ] = None,
     *,
-    provider: Annotated[str, typer.Option(help=f"{', '.join(_PROVIDERS)}.")],
+    provider: Annotated[str, typer.Option(help=f"Source: {', '.join(_PROVIDERS)}.")],
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="openai: ask only for this kind; may be repeated. [default: all]"),
+        typer.Option(
+            help="openai: a kind of annotation to ask for; may be repeated. [default: all]"
+        ),
     ] = None,
-    endpoint: Annotated[str, typer.Option(help="openai: base URL that ends in /v1.")] = "",
+    endpoint: Annotated[str, typer.Option(help="openai: the server's URL, up to /v1.")] = "",
     model: Annotated[str, typer.Option(help="openai, opencua: the model's name.")] = "",
-    file: Annotated[Path | None, typer.Option(help="import, opencua: JSON Lines.")] = None,
-    at_once: Annotated[int, typer.Option(min=1, max=256, help="openai: parallel requests.")] = 4,
-    limit: Annotated[int | None, typer.Option(min=1, help="openai: most requests.")] = None,
+    file: Annotated[Path | None, typer.Option(help="import, opencua: JSON Lines to read.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="openai: requests at a time.")] = 4,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="openai: ask at most this many questions.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send and write nothing; show what would be done.")
+        bool,
+        typer.Option("--dry-run", help="Send and write nothing; show the number of annotations."),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; send to other hosts, too.")
+        bool, typer.Option("--yes", help="Do not ask for confirmation; allow other hosts.")
     ] = False,
 ) -> None:
     """Annotate steps and demonstrations; the next `run` writes the annotations into the datasets.
 
-    `openai` asks an OpenAI-compatible server. Questions that were answered before are not asked
-    again. The key is read from `OPENAI_API_KEY` only. Hosts other than this machine need `--yes`,
-    because the requests contain screens and typed text. At a terminal, the command asks before it
-    sends more than 20 requests.
+    The provider `openai` asks a model on an OpenAI-compatible server. `rule` derives annotations
+    from the steps, without a model. `import` and `opencua` read annotations from `--file`.
+
+    `openai` does not repeat questions that were answered before. It reads the key of the server
+    from the variable `OPENAI_API_KEY` only. A server on another machine needs `--yes`, because the
+    requests contain screens and typed text. At a terminal, the command asks for confirmation before
+    it sends more than 20 requests.
     """
     from demo_pipeline.annotations.annotate import undone_steps
     from demo_pipeline.annotations.annotation_sources import rule_provider

@@ -87,8 +87,8 @@ def _root(
             "--verbose",
             "-v",
             count=True,
-            help="Write the log to standard error: what is built, in which time; twice (`-vv`): "
-            "also why. Never what was typed.",
+            help="Write a log to standard error: which outputs are built, and how long each takes. "
+            "`-vv` adds the reasons for decisions. The log never contains typed text.",
         ),
     ] = 0,
 ) -> None:

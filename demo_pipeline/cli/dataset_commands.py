@@ -37,7 +37,8 @@ _Compared = Annotated[
     str,
     typer.Argument(
         metavar="VERSION|EXPORT_DIR",
-        help="`sft` (the current version), `sft@ID`, an id, or a folder that `export` wrote.",
+        help="A dataset such as `sft` (its current version) or `sft@ID` (another version), the id "
+        "of a version, or a folder that `export` wrote.",
     ),
 ]
 
@@ -48,14 +49,15 @@ def export(
     hub_layout: Annotated[
         bool,
         typer.Option(
-            help="Write one dataset for the Hugging Face Hub: images in Parquet shards, and a card."
+            help="Write a single dataset for the Hugging Face Hub: Parquet files that contain the "
+            "images, and a card."
         ),
     ] = False,
 ) -> None:
-    """Copy the datasets to a directory, as plain files, completely or not at all.
+    """Copy the datasets to a directory as plain files, either all of them or none.
 
-    An image with several names is stored once where the file system has hard links. Only the
-    exports in the setting `datasets.exports` are copied.
+    Only the exports in the setting `datasets.exports` are copied. Equal images are stored once, as
+    hard links, if the file system supports hard links.
     """
     from demo_pipeline.exports.dataset_stages import INDEX_STAGE
     from demo_pipeline.runs.damage import damage_in_datasets
@@ -93,7 +95,7 @@ def report(
     dest: _Dest,
     *,
     screens: Annotated[
-        bool, typer.Option(help="Show screens and task texts; otherwise only counts.")
+        bool, typer.Option(help="Show screenshots and task texts, or only counts.")
     ] = True,
 ) -> None:
     """Write a folder of static pages about demonstrations and datasets, to send to others.
@@ -111,7 +113,7 @@ def report(
 
 
 def diff(before: _Compared, after: _Compared, *, as_json: AsJson = False) -> None:
-    """Show which rows of datasets were added, removed and changed, without any text of a row."""
+    """Compare two versions of datasets: show added, removed and changed rows, but no text."""
     from demo_pipeline.runs.dataset_diff import compare_datasets
 
     comparisons = compare_datasets(open_workspace(), before, after)
@@ -142,7 +144,7 @@ def _print_diff(comparison: "DatasetDiff") -> None:
 
 
 def revalidate() -> None:
-    """Read every output and document again, and compare it with its manifest or digest."""
+    """Read every stored output and document, and report files that differ from their hash."""
     from demo_pipeline.runs.damage import damage_problem, verify_outputs
     from demo_pipeline.store.documents import damaged_documents
 
@@ -161,7 +163,8 @@ def revalidate() -> None:
 def prune(
     *,
     grace_hours: Annotated[
-        float, typer.Option(min=0, help="Keep versions that were in use within this many hours.")
+        float,
+        typer.Option(min=0, help="Keep versions that were replaced at most this many hours ago."),
     ] = 24.0,
 ) -> None:
     """Delete old versions of outputs that nothing refers to."""
@@ -171,10 +174,12 @@ def prune(
 
 def stats(
     query: Annotated[
-        str | None, typer.Argument(help="One SELECT over the views (default: the statistics).")
+        str | None, typer.Argument(help="A SELECT over the views. [default: print the statistics]")
     ] = None,
     *,
-    all_tables: Annotated[bool, typer.Option("--all", help="Print every table.")] = False,
+    all_tables: Annotated[
+        bool, typer.Option("--all", help="Print every statistics table.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     views: Annotated[
@@ -183,8 +188,8 @@ def stats(
 ) -> None:
     """Print statistics of the datasets, or the answer to an SQL query (DuckDB).
 
-    A query is one SELECT. It can only read, and only files of the store. Rows that are wider than
-    the terminal are printed as a list of names and values.
+    A query is a single SELECT, which can read only files of the store. Option `--views` shows the
+    views. Rows that are wider than the terminal are printed as a list of names and values.
     """
     import duckdb
 
@@ -238,7 +243,7 @@ def validate_path(
         typer.Option(
             parser=_format_name,
             metavar="FORMAT",
-            help="Format of PATH, e.g. recording; default: recognised by its files.",
+            help="Format of PATH, such as recording. [default: recognised by the files]",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -247,13 +252,14 @@ def validate_path(
         typer.Option(
             "--verbose",
             "-v",
-            help="Print every problem, with its code and byte offset; otherwise 20 of each code.",
+            help="Print every problem with its code and byte offset, not only 20 of each code.",
         ),
     ] = False,
 ) -> None:
     """Validate a recording, a trajectory, a dataset in any exported format, or OSWorld tasks.
 
-    Exits with 0 if PATH is valid (warnings are allowed), 1 if not, 2 if it cannot be checked.
+    Exits with 0 if PATH is valid (warnings are allowed), 1 if it is invalid, and 2 if it cannot be
+    checked.
     """
     from demo_pipeline.runs.validation import validate
 

@@ -18,9 +18,10 @@ from demo_pipeline.cli.environment import (
 def inspect(
     demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
 ) -> None:
-    """Show actions, repairs, rejected lines, steps and datasets of a demonstration.
+    """Show a demonstration: its actions, repairs, rejected log lines, steps and dataset records.
 
-    If it has none, the reasons are shown. Typed text is not shown, only its length.
+    Also shows why the demonstration is quarantined, or why a dataset leaves it out. Of typed text,
+    only the length is shown.
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest
@@ -74,7 +75,8 @@ def inspect(
 def show_quarantine() -> None:
     """List the quarantined demonstrations, with the reasons and what to do.
 
-    Uploads that lack a file are listed last: the daemon waits for the file.
+    The command also lists incomplete uploads. The daemon processes such an upload when the missing
+    file has arrived.
     """
     from demo_pipeline.runs.health import incomplete_uploads
     from demo_pipeline.runs.quarantine import list_quarantine

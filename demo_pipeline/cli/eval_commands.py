@@ -23,8 +23,8 @@ eval_app = typer.Typer(
     help="Ask a model about the steps of a split, and score its answers.",
 )
 
-_FORM = "The form of requests and answers: messages, qwen3vl, cudag or opencua."
-_SPLIT = "The split of the steps: test, val, train, held_out, or any."
+_FORM = "Format of requests and answers: messages, qwen3vl, cudag or opencua."
+_SPLIT = "Split whose steps are used: test, val, train, held_out, or any."
 
 
 @eval_app.command("requests")
@@ -35,16 +35,19 @@ def write_requests(
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
     model: Annotated[str, typer.Option(help="The model's name in every request.")] = "model",
     images: Annotated[
-        str, typer.Option(help="`data`: inside the requests; `path`: files in `DEST_images`.")
+        str,
+        typer.Option(
+            help="Screenshots: `data` (inside the requests) or `path` (in `DEST_images`)."
+        ),
     ] = "data",
     system_prompt: Annotated[
-        Path | None, typer.Option(help="A file with the system prompt, instead of the form's own.")
+        Path | None, typer.Option(help="A file with a system prompt that replaces the default.")
     ] = None,
 ) -> None:
-    """Write a request for every step of a split, in the OpenAI batch form.
+    """Write a request for every step of a split, in the format of OpenAI batches.
 
-    vLLM's `run-batch` and hosted endpoints read this form. The history in a request is what the
-    person did before, not what the model answered (teacher-forced), as in the datasets.
+    vLLM's `run-batch` and hosted endpoints read this format. As in the datasets, the history in a
+    request lists the earlier actions of the person, not those of the model (teacher forcing).
     """
     from demo_pipeline.runs.evaluations import Evaluation, write_evaluation_requests
 
@@ -79,24 +82,29 @@ def write_truth(
 
 @eval_app.command("run")
 def run_endpoint(
-    requests: Annotated[Path, typer.Argument(help="A file of `demo-pipeline eval requests`.")],
+    requests: Annotated[
+        Path, typer.Argument(help="A file that `demo-pipeline eval requests` wrote.")
+    ],
     dest: Annotated[
-        Path, typer.Argument(help="File for the predictions; its answers are not asked again.")
+        Path,
+        typer.Argument(
+            help="File for the answers. Requests that it answers already are not sent again."
+        ),
     ],
     *,
-    endpoint: Annotated[str, typer.Option(help="A server's base URL that ends in /v1.")],
-    model: Annotated[str, typer.Option(help="The model's name at the server.")],
-    at_once: Annotated[int, typer.Option(min=1, max=256, help="Parallel requests.")] = 4,
-    attempts: Annotated[int, typer.Option(min=1, max=20, help="Most tries of a request.")] = 5,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for a whole answer.")] = 600,
+    endpoint: Annotated[str, typer.Option(help="URL of the server, up to /v1.")],
+    model: Annotated[str, typer.Option(help="Name of the model on the server.")],
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests at a time.")] = 4,
+    attempts: Annotated[int, typer.Option(min=1, max=20, help="Attempts per request.")] = 5,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for an attempt.")] = 600,
     yes: Annotated[
         bool, typer.Option("--yes", help="Send the requests to a host other than this machine.")
     ] = False,
 ) -> None:
-    """Send requests to an OpenAI-compatible server and keep its answers.
+    """Send requests to an OpenAI-compatible server and store its answers.
 
-    The key is read from `OPENAI_API_KEY` only. Hosts other than this machine need `--yes`.
-    Redirects are not followed, and proxies are not used.
+    The key of the server is read from the variable `OPENAI_API_KEY` only. A server on another
+    machine needs `--yes`. Redirects are not followed, and proxies are not used.
     """
     from demo_pipeline.annotations.chat_server import KEY_VARIABLE, Endpoint
     from demo_pipeline.evaluation.requests import count_requests, send_requests
@@ -120,26 +128,29 @@ def run_endpoint(
 
 @eval_app.command("score")
 def score(
-    predictions: Annotated[Path, typer.Argument(help="Plain JSON Lines, or batch results.")],
+    predictions: Annotated[
+        Path, typer.Argument(help="File of answers, such as `eval run` writes.")
+    ],
     *,
     preset: Annotated[
         list[str] | None,
-        typer.Option(help="A rule; may be repeated. Default: strict, agentnetbench."),
+        typer.Option(help="A scoring rule; may be repeated. [default: strict, agentnetbench]"),
     ] = None,
     form: Annotated[str, typer.Option(help=_FORM)] = "messages",
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
     dest: Annotated[
-        Path | None, typer.Option("--out", help="A folder for the tables as Parquet.")
+        Path | None,
+        typer.Option("--out", help="A folder to which the tables are written as Parquet."),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the bootstrap for the confidence intervals.")
     ] = 0,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Show the scores of answers without a model, too.")
+        bool, typer.Option("--baselines", help="Also score simple answers that need no model.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Score predictions."""
+    """Score the answers of a model, and print a table for each rule."""
     from demo_pipeline.evaluation.requests import readable_by_others
     from demo_pipeline.evaluation.rules import FOOTNOTES
     from demo_pipeline.evaluation.scoring import PREDICTIONS

@@ -28,30 +28,32 @@ def forget(
     *,
     person: Annotated[
         str,
-        typer.Option(help="All demonstrations of this person, by meta.json."),
+        typer.Option(help="Choose the demonstrations whose meta.json names this person."),
     ] = "",
     field: Annotated[
         list[str] | None,
-        typer.Option(help="All demonstrations with KEY=VALUE in meta.json; may be repeated."),
+        typer.Option(
+            help="Choose the demonstrations with KEY=VALUE in meta.json; may be repeated."
+        ),
     ] = None,
     delete_upload: Annotated[
-        bool, typer.Option(help="Delete the uploaded files too; needed while they exist.")
+        bool, typer.Option(help="Also delete the uploaded files; required if they still exist.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Remove nothing; list what would be removed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove demonstrations for ever: outputs, decisions, caches, partitions, and their datasets.
+    """Remove demonstrations for ever, and every dataset that contains them.
 
-    First it lists everything that will be removed, and asks. Every version of every dataset that
-    contains a demonstration is removed, too; the next `demo-pipeline run` builds the datasets again
-    without it. To keep a demonstration in the store but out of the datasets, reject it in
-    `demo-pipeline review`.
+    The outputs, decisions, caches and Dagster partitions of the demonstrations are removed, and
+    all versions of the datasets. The command first lists everything and asks for confirmation. The
+    next `demo-pipeline run` builds the datasets again, without the demonstrations. To keep a
+    demonstration in the store but out of the datasets, reject it in `demo-pipeline review`.
 
-    `--person NAME` compares NAME, ignoring case, with the whole value of every field that names the
-    person who recorded, such as `user`, `recorder.name` or `email`. `--field KEY=VALUE` compares
-    exactly; a nested key is written with dots.
+    `--person NAME` searches the fields of meta.json that name the person who recorded, such as
+    `user`, `recorder.name` or `email`. NAME must be the whole value of a field; case is ignored.
+    With `--field KEY=VALUE`, the value must be exactly equal; a nested key is written with dots.
     """
     from demo_pipeline.runs.forgetting import plan_removals
 

@@ -24,34 +24,39 @@ if TYPE_CHECKING:
 
 def import_from(
     paths: Annotated[
-        list[Path], typer.Argument(help="Recordings of other tools, or folders that hold some.")
+        list[Path], typer.Argument(help="Recordings, or folders that contain recordings.")
     ],
     *,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="Folder for the uploads.", show_default="the uploads' folder"),
+        typer.Option(
+            "--to", help="Folder for the new uploads.", show_default="the uploads' folder"
+        ),
     ] = None,
     task: Annotated[
-        str, typer.Option("--task", help="The person's task, for recordings that do not name it.")
+        str, typer.Option("--task", help="Task of the person; replaces the recording's own.")
     ] = "",
     status: Annotated[
-        str, typer.Option("--status", help="How it ended: completed, failed or aborted.")
+        str, typer.Option("--status", help="Outcome: completed, failed or aborted.")
     ] = "",
     application: Annotated[
-        str, typer.Option("--application", help="The main application, such as chrome.")
+        str, typer.Option("--application", help="Main application, such as chrome.")
     ] = "",
     platform: Annotated[
-        str, typer.Option("--platform", help="windows, macos or linux, where a source is silent.")
+        str,
+        typer.Option("--platform", help="windows, macos or linux, if the recording names none."),
     ] = "",
 ) -> None:
     """Import recordings of OWAMcap, AgentNet, OSWorld's runner and other tools.
 
     A recording with a video becomes an upload, which `demo-pipeline run` processes like any other.
-    A recording with screenshots and no video is published as a trajectory. Both have a
-    `source.json` that lists what was not carried over. Unchanged recordings are skipped.
+    A recording with screenshots and no video becomes a trajectory in the store. Both get a file
+    `source.json`, which lists everything that could not be imported. Recordings that were imported
+    before and have not changed are skipped.
 
-    `import.json` in a recording's folder (or NAME.import.json next to a file) states `task`,
-    `status`, `application` and `platform` of that recording, and overrides the options.
+    The options apply to all recordings of the command. To give `task`, `status`, `application` and
+    `platform` of a single recording, write a file `import.json` into its folder, or
+    `NAME.import.json` next to its log. The file overrides the options.
     """
     from demo_pipeline.importers.import_recordings import find_recordings
     from demo_pipeline.importers.source_values import UnreadableSourceError

@@ -17,14 +17,16 @@ _COLUMNS = ("step", "place", "kind", "detector", "confidence", "policy", "secret
 
 
 def show_private(
-    demonstration: Annotated[str, typer.Argument(help="Its id. [default: counts of all]")] = "",
+    demonstration: Annotated[
+        str, typer.Argument(help="Id of a demonstration. [default: counts for all]")
+    ] = "",
     *,
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Write a JPEG with the redacted screenshots of the demonstration."),
+        typer.Option(help="With an id: JPEG file to write, with the redacted screenshots."),
     ] = None,
 ) -> None:
-    """List private data by kind, place and policy, never its text."""
+    """List the private data that was found: kind, place and policy, but never the private text."""
     from demo_pipeline.cli.tables import print_records
     from demo_pipeline.privacy.redaction_stage import REDACTIONS, read_findings
 

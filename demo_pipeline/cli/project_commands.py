@@ -35,9 +35,9 @@ def init(
         Path, typer.Argument(metavar="DIR", help="A directory that is empty or does not exist.")
     ],
 ) -> None:
-    """Create a project: folders for recordings and outputs, settings, Dagster's home, a sample.
+    """Create a project: settings, an inbox with a sample recording, and Dagster's home.
 
-    Commands use the project of the current folder or of a folder above it.
+    Run the other commands in the folder of the project, or in a folder inside it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         refuse(f"{folder} is not empty")
@@ -57,12 +57,16 @@ def init(
 
 
 def ui(
-    *, port: Annotated[int, typer.Option(min=1, max=65535, help="Of this machine alone.")] = 3000
+    *,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of the UI on this machine (127.0.0.1).")
+    ] = 3000,
 ) -> None:
-    """Open Dagster's UI for the project; its sensors process new recordings.
+    """Start Dagster's UI and daemon, which process new recordings until you press Ctrl-C.
 
-    Only browsers on this machine can use it. Under another name, for example through a forwarded
-    port, open the long address that it prints.
+    The UI listens on this machine only. The command prints two addresses: a short one, and a long
+    one that contains a secret. The short address works in browsers on this machine. If you reach
+    the machine under another name, for example through a forwarded port, open the long address.
     """
     from demo_pipeline.cli.ui_guard import private_address, start_guard
     from demo_pipeline.files.web_requests import kept_token
@@ -111,14 +115,15 @@ def _import_without(library: str, optional: str) -> None:
 def doctor(
     *,
     as_json: AsJson = False,
-    strict: Annotated[bool, typer.Option(help="Exit with 1 for warnings too.")] = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 for warnings, too.")] = False,
     expect_daemon: Annotated[
-        bool, typer.Option("--expect-daemon", help="Report an error if no daemon runs.")
+        bool, typer.Option("--expect-daemon", help="Treat a missing daemon as an error.")
     ] = False,
 ) -> None:
-    """Examine the roots and free space, outputs, quarantine, leftovers, and Dagster's instance.
+    """Check folders, free space, outputs, quarantine, unfinished files and Dagster; change nothing.
 
-    Nothing is changed. Exits with 0 if nothing is wrong, 1 for errors, 2 for unusable settings.
+    Exits with 0 if there are no errors, 1 if there are errors, and 2 if the settings cannot be
+    used.
     """
     # Dagster imports structlog, which imports rich for colors. Without it, 0.05 CPU s are saved.
     _import_without("structlog", "rich")

@@ -20,19 +20,26 @@ from demo_pipeline.cli.environment import (
     refuse,
 )
 
-_Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations; none: all.")]
+_Ids = Annotated[list[str] | None, typer.Argument(help="Ids of demonstrations. [default: all]")]
 
 
 def review(
-    demonstration: Annotated[str, typer.Argument(help="The demonstration to begin with.")] = "",
+    demonstration: Annotated[
+        str, typer.Argument(help="Id of the demonstration to show first.")
+    ] = "",
     *,
-    author: Annotated[str, typer.Option(help="Your name in the decisions. [default: login]")] = "",
-    port: Annotated[int, typer.Option(min=1024, max=65535, help="On this machine only.")] = 8770,
+    author: Annotated[
+        str, typer.Option(help="Your name, stored with your decisions. [default: your login]")
+    ] = "",
+    port: Annotated[
+        int, typer.Option(min=1024, max=65535, help="Port of the page on this machine (127.0.0.1).")
+    ] = 8770,
 ) -> None:
-    """Open a page on which people watch, judge and correct demonstrations; Ctrl-C ends it.
+    """Serve a page on which you watch, judge and correct demonstrations, until you press Ctrl-C.
 
-    Only browsers on this machine can use it, at the address that it prints. Decisions are stored
-    under `reviews/` in the store; the daemon or the next `demo-pipeline run` applies them.
+    Open the address that the command prints in a browser on this machine; other machines cannot
+    reach the page. Your decisions are stored under `reviews/` in the store. The daemon or the next
+    `demo-pipeline run` applies them to the datasets.
     """
     import uvicorn
 
@@ -59,9 +66,11 @@ reviews_app = typer.Typer(no_args_is_help=True, help="List, export and import de
 
 @reviews_app.command("list")
 def list_reviews(ids: _Ids = None) -> None:
-    """List the decisions with time, author, kind, step and state; then counts of the states.
+    """List reviewers' decisions with time, author, kind, step and state, then count the states.
 
-    The state is `holds`, `replaced`, `stale`, `undone`, `undo` or `no trajectory`.
+    The state is `holds` (the decision applies), `replaced` (by a later decision), `stale` (the
+    judged step has changed since), `undone`, `undo` (the decision undoes another one), or
+    `no trajectory`.
     """
     from demo_pipeline.review.review_store import judged_decisions
 
@@ -76,10 +85,10 @@ def list_reviews(ids: _Ids = None) -> None:
 
 @reviews_app.command("export")
 def export_reviews(
-    dest: Annotated[Path, typer.Argument(help="A new file: .jsonl, or .csv for a table.")],
+    dest: Annotated[Path, typer.Argument(help="File to create, .jsonl or .csv.")],
     ids: _Ids = None,
 ) -> None:
-    """Write the decisions to a file. Corrections are written in full and may contain typed text."""
+    """Write reviewers' decisions to a file. The file may contain typed text."""
     from demo_pipeline.review.review_store import Reviews, exchanged
 
     if dest.suffix.lower() not in {".jsonl", ".csv"} or dest.exists():
@@ -97,9 +106,9 @@ def export_reviews(
 
 @reviews_app.command("import")
 def import_reviews(
-    source: Annotated[Path, typer.Argument(help="A file as `reviews export` writes it.")],
+    source: Annotated[Path, typer.Argument(help="A file that `reviews export` wrote.")],
 ) -> None:
-    """Add the decisions of a file to the store; decisions that exist already are unchanged.
+    """Add the decisions in a file to the store, except those that the store already has.
 
     Exits with 1 if a line is not a decision; the other lines are added.
     """

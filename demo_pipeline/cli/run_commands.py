@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__package__)
 _IDS_PER_LINE = 5  # ids that `--dry-run` prints in a line
-_FORCE = "Build unchanged outputs again, too."
-_RETRY = "Retry the quarantined demonstrations, too."
-_VERIFY = "First compare the hash of every committed file, and build damaged outputs again."
-_RECORD = "Also run unchanged demonstrations, so that a new Dagster home has a record of them."
-_DRY_RUN = "Build and write nothing; show what would be built, and why."
+_FORCE = "Also build outputs again that are up to date."
+_RETRY = "Also process quarantined demonstrations again."
+_STRICT = (
+    "Exit with 1 if a demonstration is quarantined, ignored, or left out of a dataset as damaged."
+)
+_VERIFY = "First compare every stored file with its hash, and build damaged outputs again."
+_RECORD = "Also run demonstrations that are up to date, so that a new Dagster home records them."
+_DRY_RUN = "Build nothing; show which outputs would be built, and why."
 
 
 @dataclass
@@ -60,7 +63,8 @@ class _Selection:
 def register() -> None:
     """Register every recording in the uploads as a Dagster partition.
 
-    Required once before `dagster asset materialize --partition ID`; `run` does it itself.
+    `dagster asset materialize --partition ID` needs a registered partition. `demo-pipeline run`
+    registers recordings itself.
     """
     workspace = open_workspace()
     print_ignored_uploads(workspace)
@@ -83,18 +87,18 @@ def run(
     *,
     force: Annotated[bool, typer.Option(help=_FORCE)] = False,
     retry: Annotated[bool, typer.Option(help=_RETRY)] = False,
-    strict: Annotated[bool, typer.Option(help="Exit with 1 if any is quarantined.")] = False,
+    strict: Annotated[bool, typer.Option(help=_STRICT)] = False,
     verify: Annotated[bool, typer.Option(help=_VERIFY)] = False,
     record: Annotated[bool, typer.Option("--record", help=_RECORD)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes; 0: the setting `execution.workers`.")
+        int, typer.Option(min=0, help="Worker processes. 0 uses the setting `execution.workers`.")
     ] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
 
-    A quarantined demonstration is skipped until its upload changes, unless it is named here or
-    `--retry` is given.
+    A quarantined demonstration is skipped until its upload or the version of this package changes.
+    To process it again at once, give its id, or `--retry` for all quarantined demonstrations.
     """
     workspace = open_workspace()
     command = _Run(

@@ -78,8 +78,8 @@ FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "triage": TRIAGE_SCHEMA,
     "triage_steps": TRIAGE_STEPS_SCHEMA,
 }
-# Without these types, pandas converts integers with a null to floats, and booleans and texts to
-# objects.
+# Pandas types for columns that may contain nulls. By default, pandas would convert integers with a
+# null to floats, and booleans and texts to objects.
 _NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -89,10 +89,10 @@ _NULLABLE = {
 
 
 def _data_frame(table: pa.Table) -> pd.DataFrame:
-    """Returns a table as a DataFrame whose column types do not depend on the rows.
+    """Converts a table to a DataFrame whose column types do not depend on the rows.
 
-    Columns that may be null have pandas' nullable types (`Int32`, `Int64`, `boolean`, `string`);
-    missing fractions are NaN. Cells with lists are arrays.
+    Columns that may be null have pandas' nullable types (`Int32`, `Int64`, `boolean`, `string`).
+    Missing floats are NaN. Cells with lists are arrays.
     """
     columns = dict[str, Any]()
     for column in table.schema:
@@ -112,9 +112,9 @@ class LoadedStep:
 
     Attributes:
         index: 0-based index of the step.
-        action: the content of action.json: `action_type`, `parameters` in canvas pixels,
-            `target_element`, `reasoning`. It contains typed text.
-        provenance: column → value of the step's row in provenance.parquet.
+        action: the content of action.json: `action_type`, `parameters` in pixels of the
+            screenshot, `target_element`, `reasoning`. The action contains typed text.
+        provenance: column → value, from the row of the step in provenance.parquet.
         files: the paths of the step's files.
     """
 
@@ -125,7 +125,7 @@ class LoadedStep:
 
     @property
     def screenshot(self) -> RgbImage:
-        """The screen before the action: RGB, shape (1080, 1920, 3); decoded at every access.
+        """The screen before the action, as RGB of shape (1080, 1920, 3). Each access decodes it.
 
         Raises:
             StorageError: the file no longer exists, or is damaged.
@@ -134,7 +134,9 @@ class LoadedStep:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The content of ui_tree.json: `timestamp`, `screen` and `root`; boxes in canvas pixels.
+        """The content of ui_tree.json: `timestamp`, `screen` and `root`.
+
+        Boxes are in pixels of the screenshot.
 
         Raises:
             JsonFileError: the file no longer exists, or is damaged.
@@ -154,15 +156,15 @@ class LoadedStep:
 class LoadedTrajectory:
     """A trajectory with its steps.
 
-    The files are those of one version in the store. `demo-pipeline prune` keeps them for a day
-    after a newer version has replaced it.
+    All files come from the same version of the trajectory in the store. If a newer version replaces
+    this version, `demo-pipeline prune` keeps the files for another day.
 
     Attributes:
         id: the demonstration's id.
         task: the content of task.json: `instruction`, `application`, `difficulty`, …
         steps: the steps in order.
         result: the content of result.json: `success`, `completion_time_ms`, `error_message`, …
-        provenance: a row for each step; `columns("steps")` describes the columns.
+        provenance: table with a row for each step. `columns("steps")` describes the columns.
     """
 
     id: str
@@ -175,16 +177,19 @@ class LoadedTrajectory:
 
     @property
     def final_screenshot(self) -> RgbImage:
-        """The screen after the last step: RGB, shape (1080, 1920, 3); decoded at every access."""
+        """The screen after the last step, as RGB of shape (1080, 1920, 3).
+
+        Each access decodes the image.
+        """
         return _read_picture(self._final_screenshot)
 
     def clip(self, step_index: int, before_s: float = 1.0, after_s: float = 2.0) -> Shown:
-        """Returns the video around a step.
+        """Returns a clip of the video around a step.
 
         Args:
-            step_index: the step.
-            before_s: seconds from the start of the clip to the step's screenshot.
-            after_s: seconds from the end of the action to the end of the clip.
+            step_index: index of the step.
+            before_s: number of seconds of video before the screenshot of the step.
+            after_s: number of seconds of video after the end of the action.
 
         Raises:
             StorageError: the trajectory has no such step, or the video is neither in the store nor
@@ -209,7 +214,7 @@ class LoadedTrajectory:
 
 
 def _step_of(trajectory: LoadedTrajectory, index: int) -> LoadedStep:
-    """Returns a step; raises `StorageError` if the trajectory has no such step."""
+    """Returns the step with this index. Raises `StorageError` if there is no such step."""
     for step in trajectory.steps:
         if step.index == index:
             return step
@@ -230,13 +235,13 @@ def _read_picture(path: Path) -> RgbImage:
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
-    """Converts a split to the columns that it has on the Hub.
+    """Converts a split of an export to the columns of the same dataset on the Hugging Face Hub.
 
-    Images and trees are replaced by the paths of their files in the store.
+    Images and UI trees are replaced by the paths of their files in the store.
 
     Args:
-        rows: the split as the export stores it.
-        table: declares the columns on the Hub.
+        rows: the rows of the split as stored by the export.
+        table: declaration of the columns on the Hub.
         export: the folder of the export.
     """
 
@@ -271,7 +276,7 @@ def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
 
 @contextmanager
 def _buildable() -> Iterator[None]:
-    """Converts errors about an output to errors that name the command to build it."""
+    """Converts errors about a missing output to errors that name the command to build it."""
     try:
         yield
     except OutputError as error:
@@ -282,9 +287,9 @@ __all__ = ["LoadedStep", "LoadedTrajectory", "NotebookStore", "load_store"]
 
 
 class NotebookStore:
-    """A store, opened for reading; `load_store` returns it.
+    """A store that `load_store` opened for reading.
 
-    The tables contain typed text: check them before you publish them.
+    The tables contain typed text. Check them before you publish them.
     """
 
     def __init__(self, store: Store) -> None:
@@ -295,7 +300,7 @@ class NotebookStore:
 
     @property
     def url(self) -> str:
-        """The folder or the `s3://` URL."""
+        """The folder or the `s3://` URL of the store."""
         return self._store.url
 
     def demonstrations(self) -> list[str]:
@@ -314,8 +319,9 @@ class NotebookStore:
         """Returns a row for each step of the dataset, without corrections; see `columns("steps")`.
 
         Args:
-            triage: adds columns: `doubt`, one for each signal (see `columns("triage_steps")`), and
-                `review`, the decision on the demonstration: `open`, `approved` or `rejected`.
+            triage: whether to add the column `doubt`, a column for each signal of doubt (see
+                `columns("triage_steps")`), and the column `review`, which is the decision of
+                reviewers on the demonstration: `open`, `approved` or `rejected`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -330,7 +336,7 @@ class NotebookStore:
         return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
-        """Returns a row for each demonstration with its doubt and the counts of its signals.
+        """Returns a row for each demonstration with its doubt and the number of each signal.
 
         `columns("triage")` describes the columns. The additional column `review` is the decision of
         reviewers: `open`, `approved` or `rejected`.
@@ -338,7 +344,7 @@ class NotebookStore:
         return self._with_reviews(self._triaged("triage", DEMONSTRATION_FILE))
 
     def _triaged(self, name: str, file: str) -> pd.DataFrame:
-        """Joins a table of the stage `triage` over all demonstrations.
+        """Concatenates a table of the stage `triage` over all demonstrations.
 
         Args:
             name: name of the table in `FRAME_SCHEMAS`.
@@ -353,7 +359,7 @@ class NotebookStore:
         return _data_frame(pa.concat_tables([FRAME_SCHEMAS[name].empty_table(), *tables]))
 
     def _with_reviews(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Adds the column `review`, the decision of reviewers on the row's demonstration."""
+        """Adds the column `review`, the decision of reviewers on the demonstration of a row."""
         reviews = Reviews(self._store)
         reviews.refresh()
         statuses = {}
@@ -369,10 +375,10 @@ class NotebookStore:
         """Returns an image of steps, each with its action and target drawn.
 
         Args:
-            steps: rows with `trajectory_id` and `step_index`, for example of `steps()`.
+            steps: rows with `trajectory_id` and `step_index`, for example from `steps()`.
             columns: number of steps in a row of the image.
-            width: width of a step, pixels.
-            most: largest number of steps; further rows are ignored.
+            width: width of a step in pixels.
+            most: maximum number of steps. Further rows are ignored.
 
         Raises:
             StorageError: a demonstration has no trajectory, or a trajectory has no such step.
@@ -395,9 +401,9 @@ class NotebookStore:
     def dataset(self, name: str, split: str) -> Any:
         """Returns a split of a training export as a Hugging Face dataset.
 
-        Images and trees stay in the store. Images are decoded at every access; the column of trees
-        contains paths. `demo-pipeline prune` keeps these files for a day after a newer version has
-        replaced them.
+        Images and UI trees stay in the store. Images are decoded at every access. The column of
+        trees contains paths. If a newer version of the export replaces these files, `demo-pipeline
+        prune` keeps them for another day.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.
@@ -448,7 +454,9 @@ class NotebookStore:
         return self._frame("events", self._output(EVENTS_STAGE, demonstration))
 
     def trajectory(self, demonstration: str) -> LoadedTrajectory:
-        """Returns a trajectory with its task, steps and result; from a bucket it is downloaded.
+        """Returns a trajectory with its task, steps and result.
+
+        If the store is in a bucket, the trajectory is downloaded.
 
         Raises:
             StorageError: the demonstration has no trajectory.
@@ -478,8 +486,8 @@ class NotebookStore:
     def sql(self, query: str) -> pd.DataFrame:
         """Runs a SELECT statement with DuckDB over the views of the store.
 
-        The views are those of `demo-pipeline stats --views`. A query can only read the files of the
-        store. From a bucket only the files of the views in the query are downloaded.
+        `demo-pipeline stats --views` lists the views. A query can only read the files of the store.
+        If the store is in a bucket, only the files of the views in the query are downloaded.
 
         Raises:
             duckdb.Error: DuckDB refuses the query, or a view has no files yet.
@@ -500,9 +508,9 @@ class NotebookStore:
 
         Args:
             frame: a row for each answer, with `trajectory_id`, `step_index` and `response`.
-            preset: a rule or several rules; see docs/guides/evaluation.md.
-            form: the form of requests and answers.
-            split: the split of the steps, or `any`.
+            preset: the name of a scoring rule, or several names; see docs/guides/evaluation.md.
+            form: the format of requests and answers, such as `messages`.
+            split: the split whose steps are scored, or `any`.
             seed: the seed of the bootstrap for the confidence intervals.
 
         Raises:
@@ -523,8 +531,8 @@ class NotebookStore:
     def columns(table: str) -> pd.DataFrame:
         """Describes the columns of a table: column, type, nullable, values, description.
 
-        `values` lists the allowed values; it is empty if all values are allowed. The description
-        has the unit.
+        `values` lists the allowed values, or is empty if all values are allowed. `description`
+        names the unit.
 
         Args:
             table: trajectories, steps, actions, events, scores, triage or triage_steps.
@@ -548,7 +556,7 @@ class NotebookStore:
         )
 
     def _output(self, stage: Stage[RecordingInputs], demonstration: str) -> str:
-        """Returns the name under which the store keeps a stage's output for a demonstration.
+        """Returns the name of the output of a stage for a demonstration in the store.
 
         Raises:
             StorageError: the output does not exist.
@@ -564,7 +572,7 @@ class NotebookStore:
         return output
 
     def _frame(self, name: str, output: str) -> pd.DataFrame:
-        """Reads the table `<name>.parquet` of an output with the columns of `FRAME_SCHEMAS`."""
+        """Reads the table `<name>.parquet` of an output, with the schema in `FRAME_SCHEMAS`."""
         file = f"{name}.parquet"
         with _buildable():
             folder = self._store.open(output, file)[0]
@@ -575,10 +583,10 @@ def load_store(url: str | Path | None = None, *, cache: str | Path | None = None
     """Opens a store for reading.
 
     Args:
-        url: a folder or an `s3://` URL; default: `DEMO_PIPELINE_STORE`, or `data/store` in the
-            checkout.
-        cache: a folder for downloads from a bucket; default: `DEMO_PIPELINE_CACHE`, or
-            `data/.cache`.
+        url: a folder or an `s3://` URL. The default is the environment variable
+            `DEMO_PIPELINE_STORE`, or else `data/store` in the checkout.
+        cache: a folder for downloads from a bucket. The default is the environment variable
+            `DEMO_PIPELINE_CACHE`, or else `data/.cache`.
 
     Raises:
         StorageError: the folder does not exist, or the URL cannot be used.

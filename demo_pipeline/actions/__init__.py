@@ -1,1 +1,1 @@
-"""From raw input to actions: repair, segmentation and the accounting of every event."""
+"""Turns logged input events into actions, and records what became of every event."""

@@ -1,4 +1,4 @@
-"""Declares the stage `actions`."""
+"""Declares the pipeline stage `actions`, which groups input events into actions."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from demo_pipeline.stage import Check, Need, Stage, Summary, joined
 
 
 def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
-    """Builds the actions and the event accounting."""
+    """Writes the table of actions, and the table that accounts for every log line."""
     meta = inputs.recording.parsed_meta()
     settings = inputs.settings.actions
     folder = inputs.folders["events"]
@@ -31,7 +31,10 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the files, the tables, and the event accounting; stops at the first problems."""
+    """Checks the file names, then the tables, then the event accounting.
+
+    Returns the problems of the first of these checks that fails.
+    """
     events = inputs.folders["events"]
     return (
         differing_files(out, {}, {ACTIONS_FILE, ACCOUNTING_FILE})

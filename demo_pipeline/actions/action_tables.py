@@ -25,14 +25,14 @@ ACCOUNTING_FILE = "ledger.parquet"
 
 # Flag of a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag of typing that follows other typing after a short break. Both become the same step unless the
-# video shows that the screen changed during the break.
+# Flag of typing that follows other typing after a short break. The two are merged into one step
+# unless the video shows that the screen changed during the break.
 CONTINUED = "continued"
-# Flag of typing that follows other typing after a long break. Both become the same step unless the
-# video shows that the screen was dark or locked during the break.
+# Flag of typing that follows other typing after a long break. The two are merged into one step
+# unless the video shows that the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
-# Flag of typing whose text may be wrong; also of an Enter that may have had no other effect than to
-# end the composition of an input method.
+# Flag of typing whose text may be wrong. An Enter also has this flag if it may only have confirmed
+# the composition of an input method.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
@@ -106,7 +106,7 @@ ACTIONS_SCHEMA = described_schema(
     },
 )
 
-# Buckets of the event accounting: each log line is in exactly one bucket.
+# Buckets of the event accounting. Each log line is in exactly one bucket.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
 _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (

@@ -1,11 +1,11 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-The stage repairs the events, groups them to actions, and writes two tables. actions.parquet has a
-row for each action. ledger.parquet, the event accounting, has a row for each log line with its
-bucket.
+The stage repairs the events, groups them into actions, and writes two tables. actions.parquet has a
+row for each action. ledger.parquet, called the event accounting, has a row for each log line and
+names the bucket of the line.
 
-This module also finds the action by which a person may have stopped the recorder. Later,
-observation/ confirms with the video and the scans whether this action did.
+This module also finds the action with which the person may have stopped the recorder. Later,
+observation/ uses the video and the scans to confirm that this action stopped the recorder.
 """
 
 import logging
@@ -58,10 +58,12 @@ from demo_pipeline.recording.key_names import platform_of_keys, public_name
 from demo_pipeline.recording.logged_scans import read_logged_scans
 from demo_pipeline.settings import ActionSettings
 
-STOP_SHORTCUT = "stop_shortcut"  # a reason in the event accounting
-TYPED_AND_ERASED = "typed_and_erased"  # a reason in the event accounting
-# A shortcut that stops a recorder has at least this many modifiers. With fewer modifiers, it could
-# be a shortcut of any program.
+# Reason in the event accounting of the shortcut that stopped the recorder.
+STOP_SHORTCUT = "stop_shortcut"
+# Reason in the event accounting of text that was typed and then erased.
+TYPED_AND_ERASED = "typed_and_erased"
+# Least number of modifiers of a shortcut that stops a recorder. A shortcut with fewer modifiers
+# could belong to any program.
 STOP_MODIFIERS = 2
 # Keys that are shortcuts of recorders even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
@@ -85,13 +87,13 @@ def last_action(actions: Sequence[Action]) -> Action | None:
 
 
 def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action | None:
-    """Returns the last action if it may have stopped the recorder; else None.
+    """Returns the last action if it may have stopped the recorder, else None.
 
-    The action has to be a shortcut of a recorder (see `has_stop_form`), or a single left click
-    after which the pointer rests. No press, release or turn of the wheel may follow the action.
+    The action must be a shortcut of a recorder (see `has_stop_form`), or a single left click after
+    which the pointer rests. No press, release or turn of the wheel may follow the action.
 
     Args:
-        actions: of the recording, in time order.
+        actions: actions of the recording, in time order.
         inputs: all inputs of the log, in time order.
     """
     last = last_action(actions)
@@ -117,13 +119,13 @@ def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action 
 
 
 def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
-    """Returns when the shortcut of the setting `actions.stop_shortcut` was pressed, epoch ms.
+    """Returns the time at which the shortcut that stops the recorder was pressed, epoch ms.
 
-    None: the log does not end with this shortcut.
+    Returns None if the log does not end with the shortcut in the setting `actions.stop_shortcut`.
 
     Args:
         actions_folder: output of the `actions` stage, whose event accounting marks the shortcut.
-        inputs: of the log, in any order.
+        inputs: inputs of the log, in any order.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     rows = zip(accounting["event_index"].to_pylist(), accounting["reason"].to_pylist(), strict=True)
@@ -132,7 +134,7 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns when texts were typed and erased again, so that no action contains them.
+    """Returns the times of texts that are in no action because they were typed and erased again.
 
     Args:
         actions_folder: output of the `actions` stage.
@@ -170,8 +172,8 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 def has_stop_form(keys: Sequence[str]) -> bool:
     """Returns whether a hotkey looks like a shortcut that stops a recorder.
 
-    Such shortcuts are F1 to F24, Pause, Print Screen, media keys, or two modifiers and a key. Ctrl
-    and a letter is a shortcut of other programs: Ctrl+S saves a file.
+    Recorders are stopped with F1 to F24, Pause, Print Screen, a media key, or a key with two
+    modifiers. A letter with only Ctrl is a shortcut of other programs: Ctrl+S saves a file.
     """
     pressed = set(keys) - _MODIFIERS
     if any(key in STOP_KEYS or _FUNCTION_KEY.fullmatch(key) for key in pressed):
@@ -181,11 +183,12 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 
 MAX_PREVIEW = 50  # maximum number of actions that the summary describes
 _LOG = logging.getLogger(__package__)
-# Maximum number for a demonstration; an action takes 22 ms and 70 kB (measured).
+# Maximum number of actions in a demonstration. An action takes 22 ms and 70 kB (measured).
 _MAX_ACTIONS = 10_000
 # Reasons of events that were left out to repair the recording. Their bucket is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Event types that never belong to an action → their bucket, action index (none) and reason (empty).
+# Event types that never belong to an action → the bucket, action index and reason of their lines.
+# The action index is always None, and the reason is always empty.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),
@@ -206,11 +209,12 @@ def build_actions(
     Args:
         events_folder: output of the `events` stage.
         out: the folder to write to.
-        platform: of meta.json. The meaning of key names and the unit of the wheel depend on it.
-            Empty: unknown; then the logged key names show the platform if they leave no doubt.
+        platform: platform in meta.json, which decides the meaning of key names and the unit of
+            the wheel. If it is empty, the platform is read from the logged key names where they
+            leave no doubt.
         settings: the section `actions`.
-        language: language and keyboard of the person; None: unknown.
-        log: input_log.jsonl, whose scans show the typed text; None: the scans are not read.
+        language: language and keyboard of the person, or None if unknown.
+        log: input_log.jsonl, whose scans show the typed text. If it is None, no scan is read.
 
     Raises:
         DemonstrationError: there are more than `_MAX_ACTIONS` actions.
@@ -259,7 +263,10 @@ def _without_pauses(actions: Sequence[Action]) -> list[Action]:
 
 
 def _flag_border_runs(actions: Sequence[Action], inputs: Sequence[Input]) -> None:
-    """Flags actions that may have been on another display, beyond the border of the logged area."""
+    """Flags actions after the pointer moved along the border of the logged area.
+
+    Such actions may have been on another display, beyond this border.
+    """
     border_events = after_border_runs(inputs)
     for action in actions:
         if border_events.intersection(action.events):
@@ -285,7 +292,7 @@ def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
 def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
-    """Returns the event accounting: the bucket of each log line, in the order of the lines."""
+    """Returns a table with the bucket of each log line, in the order of the lines."""
     action_of: dict[int, int] = {}
     for action in segmentation.actions:
         action_of.update(dict.fromkeys(action.events, action.action_index))
@@ -335,7 +342,7 @@ def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table)
 
 
 def check_action_tables(folder: Path) -> list[Problem]:
-    """Checks the schemas of both tables, and the order, times and events of the actions."""
+    """Checks the schemas of actions.parquet and ledger.parquet, and the rows of actions.parquet."""
     problems = [
         *schema_problems(folder / ACTIONS_FILE, ACTIONS_SCHEMA),
         *schema_problems(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA),
@@ -362,10 +369,10 @@ def check_action_tables(folder: Path) -> list[Problem]:
 def check_lines_of_actions(
     actions: Sequence[Action], events: pa.Table, scans: AbstractSet[int]
 ) -> Iterator[Problem]:
-    """Yields a problem for each action with wrong line numbers, or without the position of a line.
+    """Yields a problem for each action whose line numbers or position contradict its events.
 
     Args:
-        actions: of the recording.
+        actions: actions of the recording.
         events: the table of the `events` stage.
         scans: line numbers of the scans.
     """
@@ -389,7 +396,7 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that every log line is in exactly one bucket, and that actions and accounting agree.
+    """Checks that every log line is in exactly one bucket, and that both tables agree.
 
     Args:
         folder: output of the `actions` stage.

@@ -18,7 +18,8 @@ from demo_pipeline.recording.logged_scans import (
     normalised,
 )
 
-# Roles of elements that people can type into, in AT-SPI, UI Automation and AX; see `normalised`.
+# Roles of elements that people can type into, from AT-SPI, UI Automation and the macOS
+# accessibility API, written as `normalised` returns them.
 _FIELD_ROLES = frozenset(
     {
         "entry",
@@ -49,11 +50,11 @@ _FIELD_ROLES = frozenset(
         "section",
     }
 )
-# UI Automation gives this role to labels, other platforms give it to fields.
+# Role of labels in UI Automation. Other accessibility APIs give this role to fields.
 _LABEL_ON_WINDOWS = "text"
 _MASKED = re.compile(r"[•●∙*⚫]+")
-# Special spaces become a space. Carriage returns, placeholders of objects, and zero-width spaces
-# are removed.
+# Replaces special spaces by a space, and removes carriage returns, object replacement characters
+# and zero-width spaces.
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
 LONGEST_TEXT = 100_000  # characters; fields with longer texts are left out
 
@@ -63,13 +64,13 @@ class Field:
     """An input field of a scan with its text.
 
     Attributes:
-        role: in the form of `normalised`.
-        place: path from the root of the tree to the field. The path has a number for each ancestor
-            and for the field: the index among the children of its parent.
-        box: left, top, width, height in event space; NaN: unknown.
-        name: of the element.
+        role: role of the element, as returned by `normalised`.
+        place: path from the root of the tree to the field, as the index of each ancestor and of
+            the field among the children of its parent.
+        box: left, top, width and height in event space; NaN if unknown.
+        name: name of the element.
         text: value of the element; for a focused element without a value, its name.
-        focused: whether the scan calls the field the focused element.
+        focused: whether the field is the focused element in the scan.
     """
 
     role: str
@@ -82,7 +83,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The difference between two texts of a field, described as the replacement of a single part.
+    """The difference between two texts of a field, as the replacement of a single substring.
 
     Attributes:
         gained: the new characters.
@@ -96,7 +97,7 @@ class Edit:
 
 
 def edit_between(before: str, after: str) -> Edit:
-    """Returns the shortest replacement of a single part that turns `before` into `after`."""
+    """Returns the shortest replacement of a single substring that turns `before` into `after`."""
     limit = min(len(before), len(after))
     start = 0
     while start < limit and before[start] == after[start]:
@@ -110,7 +111,7 @@ def edit_between(before: str, after: str) -> Edit:
 
 
 def is_masked(text: str) -> bool:
-    """Returns whether a text is a row of dots or asterisks, as a hidden password is."""
+    """Returns whether a text consists of dots or asterisks, like a hidden password."""
     return _MASKED.fullmatch(text.strip()) is not None
 
 
@@ -118,7 +119,7 @@ class ScanFields:
     """Reads the fields of the scans of a log, each scan at most once.
 
     Attributes:
-        scans: of the log, sorted by the time at which they ended.
+        scans: scans of the log, sorted by the time at which they ended.
     """
 
     def __init__(self, log: Path, platform: str, scans: Sequence[LoggedScan]) -> None:
@@ -128,7 +129,7 @@ class ScanFields:
         self.scans = sorted(scans, key=lambda scan: (scan.end_ms, scan.event_index))
 
     def before(self, time_ms: int) -> LoggedScan | None:
-        """Returns the latest scan that had ended by a time (epoch ms); None: none had ended."""
+        """Returns the latest scan that had ended by a time (epoch ms), or None if none had."""
         earlier = [scan for scan in self.scans if scan.end_ms <= time_ms]
         return earlier[-1] if earlier else None
 
@@ -152,15 +153,16 @@ class ScanFields:
     ) -> Iterator[tuple[Field | None, Field]]:
         """Yields each field of a scan together with the same field of an earlier scan.
 
-        Two fields are the same if they agree in role, box and name. If the earlier scan has no such
-        field, two fields with equal role and place are the same.
+        The same field has the same role, box and name. If the earlier scan has no such field, the
+        field with the same role and place is taken.
 
         Args:
-            before: the earlier scan; None: no scan.
+            before: the earlier scan, or None if there is no earlier scan.
             after: the later scan.
 
         Yields:
-            The earlier field, and the later field. The earlier field is None if the field is new.
+            The field in the earlier scan, or None if the field is new, and the field in the later
+            scan.
         """
         by_box: dict[tuple[object, ...], Field] = {}
         by_place: dict[tuple[object, ...], Field] = {}
@@ -208,7 +210,7 @@ def _is_field(node: RawNode, role: str, platform: str, *, focused: bool) -> bool
 
 
 def _text_of(node: RawNode, *, focused: bool) -> str:
-    """Returns the text of a field without special characters, see `_BLANKS`."""
+    """Returns the text of a field, with special characters replaced as in `_BLANKS`."""
     value = ""
     if node.value:
         decoded = json.loads(bytes(node.value))

@@ -1,12 +1,12 @@
-"""Groups repaired inputs to actions and pauses, in time order.
+"""Groups repaired inputs into actions and pauses, in time order.
 
 Inputs first become gestures, such as a click or a typed character. Consecutive gestures then become
 an action: two clicks become a double click, and characters become typing. Taps of modifiers without
 effect and the recorder's stop shortcut are left out. `ActionSettings` has the limits of time and
 distance. The action types are those of OSWorld-Desktopd.
 
-keyboard.py makes the gestures of keys, typed_text.py the text of typing, and scrolls.py the
-scrolls. observation/ decides later, by the video, whether a pause was a wait.
+keyboard.py builds the gestures of keys, typed_text.py builds the text of typing, and scrolls.py
+builds the scrolls. Later, observation/ uses the video to decide whether a pause was a wait.
 """
 
 from bisect import bisect_right
@@ -46,10 +46,10 @@ class _Press:
     """A button that is held down.
 
     Attributes:
-        item: the mousedown.
+        item: the mousedown event.
         gesture: the gesture that the press becomes.
         reach: largest distance of the pointer from the press so far, screen pixels.
-        moves: moves of the pointer since the press.
+        moves: pointer moves since the press.
     """
 
     item: Input
@@ -63,13 +63,13 @@ class _PointerReader:
 
     Args:
         settings: the section `actions`.
-        modifiers: tells which modifiers are held.
-        glides: whether the wheel events come from a touchpad. Then events with a delta of 0 are
+        modifiers: tracks which modifiers are held.
+        glides: whether the wheel events come from a touchpad. Events with a delta of 0 are then
             part of a scroll.
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
-        reasons: line number → why the event is part of no action.
+        reasons: line number → the reason why the event belongs to no action.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class _PointerReader:
         elif item.kind == EventType.MOUSEWHEEL:
             gesture = _gesture(GestureKind.WHEEL, item)
             gesture.delta = item.delta
-            if item.delta:  # a phase without movement uses no modifier
+            if item.delta:  # a touchpad event without movement uses no modifier
                 gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
             self.gestures.append(gesture)
 
     def finish(self) -> None:
-        """Ends the presses that have no release at the end of the log."""
+        """Ends the presses that have no release in the log, and flags their gestures."""
         for name in list(self._presses):
             self._end_unreleased(name)
 
@@ -159,8 +159,8 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
     """Returns whether a click or drag belongs to the clicks before it, as in a double click.
 
-    The gesture belongs to the clicks if it comes soon after the last click and near the first
-    click, with the left button and the same modifiers.
+    The gesture must come soon after the last click and near the first click, with the left button
+    and the same modifiers.
 
     Args:
         clicks: the clicks before the gesture, in time order; at least one.
@@ -188,10 +188,10 @@ _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 class _Grouper:
-    """Groups gestures to actions.
+    """Groups gestures into actions.
 
-    The last group is open: further gestures may join it. When the group is closed, its gestures
-    become actions.
+    Further gestures may join the last group while the group is open. When the group is closed, its
+    gestures become one or more actions.
     """
 
     def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
@@ -204,7 +204,7 @@ class _Grouper:
         self._actions: list[Action] = []
 
     def add(self, gesture: Gesture) -> None:
-        """Adds a gesture to the open group, or closes the group and begins another."""
+        """Adds a gesture to the open group, or closes the group and begins another one."""
         if gesture.kind is GestureKind.UNKNOWN:
             self._interrupt(gesture)
             return
@@ -231,7 +231,7 @@ class _Grouper:
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """Closes a group of keys at a key or button whose effect is unknown."""
+        """Reads a key or button with an unknown effect, and closes the open group of keys."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")
@@ -249,14 +249,14 @@ class _Grouper:
         if last.kind is not gesture.kind:
             return False
         if gesture.kind is GestureKind.HOTKEY and sorted(gesture.keys) == sorted(last.keys):
-            # The key auto-repeats, or was pressed again before the person could see its first
-            # effect.
+            # A key belongs to the same action if it auto-repeats, or if it was pressed again
+            # before the person could see the effect of the first press.
             is_soon = gesture.key_press - last.key_press < self._settings.key_run_gap_ms
             return gesture.repeat or is_soon or _is_same_window_switch(last, gesture)
         return False
 
     def _close(self) -> None:
-        """Turns the open group into an action; typing may become several actions."""
+        """Turns the open group into an action. Typing may become several actions."""
         gestures = self._open
         self._open = []
         typing = self._typing
@@ -288,7 +288,7 @@ class _Grouper:
 def _action(action_type: str, gestures: Sequence[Gesture]) -> Action:
     """Returns an action with the times, events and flags of all gestures.
 
-    Its position is the position of the first gesture.
+    The position of the action is the position of the first gesture.
     """
     first = gestures[0]
     lines: set[int] = set()
@@ -337,9 +337,10 @@ def _typing(part: TypedPart) -> Action:
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """Returns a drag, which is the last gesture. Clicks before the drag belong to a double click.
+    """Returns the action of a drag. The last gesture is the drag itself.
 
-    A drag that begins with a double click selects text word by word.
+    The gestures before are clicks at the same place. For example, a double click that turns into a
+    drag selects text word by word.
     """
     gesture = gestures[-1]
     action = _action("drag", gestures)
@@ -384,17 +385,17 @@ def pauses_between(
 ) -> Iterator[Action]:
     """Yields the pauses of at least `pause_ms` between two actions.
 
-    A pause lasts from an input to the next input, or until the pointer begins to approach the place
-    of that input. Other moves of the pointer neither begin nor end a pause. Keys begin and end
-    pauses even if they are part of no action.
+    A pause lasts from an input to the next input. If the pointer approaches the place of the next
+    input, the pause ends when the approach begins. Other moves of the pointer neither begin nor end
+    a pause. Keys begin and end pauses even if they belong to no action.
 
     Args:
         actions: in time order.
         inputs: of the whole log, in time order.
-        settings: the section `actions`: `pause_ms`, and `pointer_rest_ms`, the rest that ends a
-            movement of the pointer.
-        breaks: lines before which the clock was set, or at which the recorder withheld input. No
-            pause contains such a line.
+        settings: the section `actions`. `pause_ms` and `pointer_rest_ms` are used; a rest of
+            `pointer_rest_ms` ends a movement of the pointer.
+        breaks: line numbers before which the clock was set, or at which the recorder withheld
+            input. No pause contains such a line.
     """
     if not actions:
         return
@@ -433,10 +434,10 @@ def pauses_between(
 
 
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
-    """Returns when the pointer began to approach a press, epoch milliseconds.
+    """Returns the time at which the pointer began to approach a press, epoch milliseconds.
 
-    The approach is the part of the movement before the press in which the pointer came nearer and
-    nearer without resting. If there is no approach, the time of the press is returned.
+    During the approach, the pointer moves nearer and nearer to the press without resting. If there
+    is no approach, the time of the press is returned.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -466,10 +467,10 @@ class Segmentation:
 
     Attributes:
         actions: actions and pauses, in time order.
-        reasons: line number → why the input event is part of no action.
+        reasons: line number → the reason why the input event belongs to no action.
         unknown_keys: logged key names that are in no table.
-        wheel_remainder: number of notches that are in no scroll, with the sign of the logged
-            deltas.
+        wheel_remainder: number of wheel notches that belong to no scroll, with the sign of the
+            logged deltas.
         switch_lines: lines at which the keyboard layout or the input method may have been switched.
         layout_lines: lines of key presses whose characters follow from the keyboard layout.
         altgr_lines: lines of key presses with AltGr, on Windows only. They show that the layout is
@@ -499,12 +500,12 @@ def segment(
 
     Args:
         inputs: in time order.
-        platform: of the recording.
+        platform: platform of the recording.
         settings: the section `actions`.
-        keyboards: the keyboard at each line.
-        clock_steps: lines before which the recorder's clock was set.
-        withheld: line and epoch milliseconds of each place where the recorder withheld input. The
-            effect of the withheld input is unknown.
+        keyboards: gives the keyboard layout at each line.
+        clock_steps: line numbers before which the recorder's clock was set.
+        withheld: line number and time (epoch ms) of each place where the recorder withheld input.
+            The effect of the withheld input is unknown.
         input_method: whether the person types with an input method.
     """
     wheel_inputs = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
@@ -554,7 +555,7 @@ def _altgr_lines(gestures: Sequence[Gesture]) -> frozenset[int]:
 def _drop_stop_shortcut(
     actions: list[Action], reasons: dict[int, str], settings: ActionSettings
 ) -> None:
-    """Removes the last action if it is the shortcut that stops the recorder, with a reason."""
+    """Removes the last action if it is the recorder's stop shortcut, and records the reason."""
     if not actions or not settings.stop_shortcut:
         return
     last = actions[-1]
@@ -569,7 +570,7 @@ def _with_pauses(
     settings: ActionSettings,
     breaks: Collection[int],
 ) -> list[Action]:
-    """Sorts and numbers actions, after adding their `pre_move_ms` and the pauses between them."""
+    """Returns actions and the pauses between them, sorted and numbered. Also sets `pre_move_ms`."""
     in_order = sorted(actions, key=_order)
     _add_pre_moves(in_order, inputs, settings)
     pauses = pauses_between(in_order, inputs, settings, breaks)
@@ -585,12 +586,12 @@ def _order(action: Action) -> tuple[int, int]:
 
 
 def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
-    """Joins taps of modifiers during a drag to the drag, and drops taps of Shift near typing.
+    """Merges taps of modifiers during a drag into the drag, and drops taps of Shift near typing.
 
     Args:
         gestures: in time order.
-        reasons: line number → why the event is part of no action; this function adds the events of
-            dropped taps.
+        reasons: line number → the reason why the event belongs to no action. This function adds
+            the events of dropped taps.
     """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []
@@ -615,10 +616,10 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
 def _add_pre_moves(
     actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> None:
-    """Sets `pre_move_ms` of pointer actions: when the pointer began to move to the press.
+    """Sets `pre_move_ms` of pointer actions, the time of the first move towards the press.
 
     The movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
-    `actions` are in time order.
+    `actions` must be in time order.
     """
     times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     run_starts: list[int] = []

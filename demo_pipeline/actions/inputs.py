@@ -30,15 +30,15 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: screen pixels; None: no position was logged. Some recorders log two positions: one is
-            cut to the main display, the other is not. Then x and y are the uncut position.
+        x, y: position in screen pixels, or None if no position was logged. Some recorders log two
+            positions, one of them clamped to the main display. x and y are then the other one.
         name: button or key name as logged.
-        delta: of the wheel, in the recorder's unit and sign.
-        char: typed character that the recorder logged; empty: it logged none.
+        delta: delta of a wheel event, in the recorder's unit and sign.
+        char: typed character as logged, or empty if the recorder logged no character.
         dead: whether the recorder logged a dead key, which types nothing by itself.
         unreadable: whether the recorder logged a character in an unknown form.
-        half: one half of a character that has two UTF-16 units, if the recorder logged the halves
-            as two keys; else empty.
+        half: half of a surrogate pair, if the recorder logged a character as two keys, one for
+            each UTF-16 unit. Otherwise empty.
     """
 
     index: int
@@ -55,7 +55,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_input(event: Event) -> Input:
-    """Returns the input of an event."""
+    """Converts a logged event to an input."""
     typed = read_typed_character(event.actual_char)
     x = event.x
     y = event.y
@@ -84,7 +84,7 @@ def inputs_of(events: pa.Table) -> list[Input]:
 
 
 def withheld_inputs(events: pa.Table) -> list[tuple[int, int]]:
-    """Returns line and epoch milliseconds of each place where the recorder withheld input."""
+    """Returns line number and time (epoch ms) of each place where the recorder withheld input."""
     lines = events.filter(pc.equal(events["event"], WITHHELD_EVENT))
     return list(zip(lines["event_index"].to_pylist(), lines["time_ms"].to_pylist(), strict=True))
 
@@ -95,7 +95,7 @@ def in_order(inputs: Sequence[Input]) -> list[Input]:
 
 
 def late_lines(inputs: Sequence[Input]) -> int:
-    """Counts the inputs that the log contains after a line with a later time."""
+    """Counts the inputs that come after a line with a later time in the log."""
     late = 0
     latest = None
     for item in sorted(inputs, key=attrgetter("index")):
@@ -134,20 +134,20 @@ class Gesture:
         index: line number of the press; gestures are sorted by (start, index).
         events: line numbers of all events of the gesture.
         modifiers: names of the modifiers held at the press, in the order of their presses.
-        x, y: position of the press, screen pixels; None: unknown.
-        end_x, end_y: position of the release of a drag, screen pixels; None: unknown.
+        x, y: position of the press in screen pixels, or None if unknown.
+        end_x, end_y: position of the release of a drag in screen pixels, or None if unknown.
         path: x, y and epoch milliseconds of each move during a drag.
         button: `left`, `right` or `middle`.
-        delta: of a wheel event, as logged; of a scroll, the sum over its wheel events.
+        delta: logged delta of a wheel event, or sum of the deltas of a scroll.
         deltas: deltas of the wheel events of a scroll in time order, as logged.
         keys: pyautogui names of the keys of a hotkey, in press order.
-        char: typed character; empty: the keyboard layout has none.
+        char: typed character, or empty if the keyboard layout has no character for the key.
         dead: whether the key is a dead key, which types nothing by itself.
-        key_press: when the last key of a hotkey was pressed, epoch milliseconds.
-        held_since: when the first held modifier was pressed, epoch milliseconds.
+        key_press: time at which the last key of a hotkey was pressed, epoch milliseconds.
+        held_since: time at which the first held modifier was pressed, epoch milliseconds.
         repeat: whether the gesture comes from the auto-repeat of a held key.
-        by_layout: whether `char` follows from the keyboard layout, because the recorder logged no
-            character.
+        by_layout: whether `char` was derived from the keyboard layout, because the recorder logged
+            no character.
         flags: unusual circumstances, such as `long` or `never_released`.
     """
 

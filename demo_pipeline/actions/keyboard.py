@@ -34,8 +34,8 @@ class _HeldModifier:
     """A modifier from its press to its release.
 
     Attributes:
-        name: of the modifier in actions.
-        raw: name as logged.
+        name: name of the modifier in actions.
+        raw: name of the key as logged.
         start: time of the press, epoch milliseconds.
         events: line numbers of the modifier's own events before it modified a gesture.
         gestures: the gestures that it modified, in order.
@@ -53,7 +53,7 @@ class ModifierTracker:
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
-        reasons: line number → why the event is part of no action.
+        reasons: line number → the reason why the event belongs to no action.
     """
 
     def __init__(self, inputs: list[Input]) -> None:
@@ -71,9 +71,9 @@ class ModifierTracker:
     def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
         """Adds the modifiers held at `time` to a gesture, and returns their names in press order.
 
-        The events of a modifier become part of the first gesture that the modifier modifies. If
-        this is a gesture of the keyboard, it now begins with the press of its first modifier. A
-        pointer gesture still begins with the press of the button.
+        The events of a modifier become part of the first gesture that the modifier modifies. A
+        keyboard gesture then begins with the press of its first modifier. A pointer gesture still
+        begins with the press of the button.
         """
         self.release_stuck(time)
         gesture.held_since = min((held.start for held in self._held.values()), default=0)
@@ -110,7 +110,7 @@ class ModifierTracker:
         self._chord.append(held)
 
     def up(self, item: Input) -> bool:
-        """Reads a keyup; returns False if no modifier with this name is held."""
+        """Reads a keyup. Returns False if no modifier with this name is held."""
         self.release_stuck(item.time)
         held = self._held.pop(item.name, None)
         if held is None:
@@ -133,7 +133,7 @@ class ModifierTracker:
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Ends modifiers whose keyup is missing, once they cannot have an effect any more."""
+        """Ends modifiers whose keyup is missing and that can no longer have an effect."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -149,9 +149,9 @@ class ModifierTracker:
             self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """Turns modifiers that were held together into a tap if none of them had an effect.
+        """Turns modifiers that were held together into a tap if none of them modified anything.
 
-        Called when all modifiers are released.
+        This method is called when all modifiers are released.
         """
         chord = self._chord
         self._chord = []
@@ -172,16 +172,16 @@ class ModifierTracker:
 
 
 def _without_altgr(names: Iterable[str]) -> list[str]:
-    """Replaces AltGr by Alt, because hotkeys have no AltGr."""
+    """Replaces AltGr by Alt, because actions never use the name AltGr in hotkeys."""
     return ["alt" if name == "altgr" else name for name in names]
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     """Finds presses of modifiers without a release, and the last time at which each has an effect.
 
-    The release of a press is missing if the log ends without it, or if the same modifier is pressed
-    again and this second press is no auto-repeat. The second press is no auto-repeat if another key
-    was pressed in between, or if more than `REPEAT_START_MS` passed.
+    A release is missing if the log ends without it, or if the same modifier is pressed again and
+    the second press does not come from auto-repeat. Auto-repeat is ruled out if another key was
+    pressed in between, or if more than `REPEAT_START_MS` passed.
 
     Returns:
         Line of the keydown → time of the last effect, epoch milliseconds.
@@ -189,7 +189,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     held: dict[str, tuple[Input, int]] = {}
     last_press: dict[str, int] = {}
     unreleased: list[tuple[Input, int]] = []
-    modifiable: list[int] = []  # positions of presses that a modifier may modify
+    modifiable: list[int] = []  # indexes in `inputs` of presses that a modifier may modify
     last_key = 0
     for position, item in enumerate(inputs):
         if item.kind == EventType.KEYUP:
@@ -225,7 +225,7 @@ UNKNOWN_TYPING = "unknown_text"  # flag of a key that is in no table and may hav
 LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock
 # Modifiers with which a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-# Keys that act again with each auto-repeat. Quick presses of such a key become a single action.
+# Keys whose auto-repeat acts again each time. Quick presses of such a key become a single action.
 NAVIGATION_KEYS = frozenset(
     {
         "left",
@@ -242,7 +242,7 @@ NAVIGATION_KEYS = frozenset(
     }
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
-_POINTS = frozenset(".,")  # decimal points of keypads, depending on the country
+_POINTS = frozenset(".,")  # decimal separators on keypads; the country decides which of them
 # Character of a keypad key with Num Lock → pyautogui name of the key without Num Lock.
 _NUMLOCK_OFF = {
     ".": "delete",
@@ -266,11 +266,11 @@ class _KeyPress:
 
     Attributes:
         pressed: time of the first keydown, epoch milliseconds.
-        number: the press is the `number`-th key press of the log, counted from 1.
-        gesture: the gesture that the keyup will belong to; None: the press is part of no action.
-        gestures: characters of the press and of its auto-repeats, in time order.
+        number: number of this key press in the log, counted from 1.
+        gesture: gesture to which the keyup will belong, or None if the press belongs to no action.
+        gestures: gestures of the press and of its auto-repeats, in time order.
         last: time of the last keydown, epoch milliseconds.
-        released: time of the keyup, epoch milliseconds; None: no keyup so far.
+        released: time of the keyup in epoch milliseconds, or None if there was no keyup so far.
         repeating: whether auto-repeat has begun.
     """
 
@@ -289,7 +289,7 @@ class KeyboardReader:
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
         holds: presses of keys that typed characters, in order.
-        reasons: line number → why the event is part of no action.
+        reasons: line number → the reason why the event belongs to no action.
         unknown_keys: logged names that are in no table.
     """
 
@@ -297,7 +297,7 @@ class KeyboardReader:
         self._platform = platform
         self._keyboards = keyboards
         self._keyboard = keyboards.stretches[0].keyboard
-        self._accent = ""  # accent of the previous key; empty: that key was no dead key
+        self._accent = ""  # accent of the previous key, or empty if it was no dead key
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
@@ -342,10 +342,10 @@ class KeyboardReader:
             self.reasons[item.index] = "release_without_press"
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
-            # macOS logs a keydown when Caps Lock is switched on, and a keyup when it is switched
-            # off. If another key was pressed in between, or if more time passed than a tap takes,
-            # the person tapped Caps Lock twice, and Caps Lock is off again. Otherwise both events
-            # may come from a single tap.
+            # macOS logs a keydown when Caps Lock is switched on, and a keyup when Caps Lock is
+            # switched off. If another key was pressed in between, or if more time passed than a tap
+            # takes, the person tapped Caps Lock twice, and Caps Lock is off again. Otherwise both
+            # events may come from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps
@@ -356,7 +356,11 @@ class KeyboardReader:
             press.released = item.time
 
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
-        """Reads an auto-repeat: a new gesture if the key acts again, else a part of the press."""
+        """Reads a keydown from auto-repeat.
+
+        If the key acts again, such as a character or an arrow key, the keydown becomes a new
+        gesture. Otherwise the keydown becomes part of the gesture of the press.
+        """
         press.last = item.time
         press.repeating = True
         gesture = press.gesture
@@ -375,7 +379,7 @@ class KeyboardReader:
             self.reasons[item.index] = "keyboard_state"
 
     def _press(self, key: Key, item: Input) -> Gesture | None:
-        """Returns the gesture of a key press; None: the press is part of no action."""
+        """Returns the gesture of a key press, or None if the press belongs to no action."""
         if is_switch_key(item.name, self._platform):
             self.reasons[item.index] = "keyboard_state"
             return None
@@ -404,7 +408,7 @@ class KeyboardReader:
         return gesture
 
     def _note_alt_code(self, gesture: Gesture, key: Key, held: set[str]) -> None:
-        """Collects the digits of an Alt code on Windows; any other key ends the number."""
+        """Collects the digits of an Alt code on Windows. Any other key discards the digits."""
         is_digit = self._platform == "windows" and key.keypad and key.char.isdigit()
         if is_digit and held == {"alt"}:
             self._alt_digits.append((gesture, key.char))
@@ -414,8 +418,8 @@ class KeyboardReader:
     def _end_alt_code(self, item: Input) -> None:
         """Turns the digits of an Alt code into a single character when Alt is released.
 
-        The gesture of the first digit becomes the character, and gets the events of all other
-        digits.
+        The gesture of the first digit becomes the gesture of the character, and gets the events of
+        all other digits.
         """
         if not self._alt_digits:
             return
@@ -457,7 +461,7 @@ class KeyboardReader:
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
-        # The logged name of an unknown key may be any text, so the typed character names the key.
+        # The logged name of an unknown key may be any text. The typed character is used instead.
         name = key.name if key.known else item.char.lower()
         if key.keypad and not self._numlock:
             name = _NUMLOCK_OFF.get(key.char, key.name)
@@ -468,12 +472,12 @@ class KeyboardReader:
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
     def _set_character(self, gesture: Gesture, text: str, accent: str, *, altgr: bool) -> None:
-        """Sets a character that follows from the layout, with the accent of a dead key before it.
+        """Sets the character of a gesture from the layout, joined with a preceding dead key.
 
         Args:
-            gesture: of the key press.
-            text: character of the key.
-            accent: of the dead key before it; empty: there was none.
+            gesture: gesture of the key press.
+            text: character of the key in the layout.
+            accent: accent of the dead key pressed before, or empty if there was no dead key.
             altgr: whether AltGr is held.
         """
         gesture.by_layout = True
@@ -487,7 +491,7 @@ class KeyboardReader:
             gesture.dead = True
 
     def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
-        """Returns whether Ctrl and Alt were AltGr on Windows, as the logged character shows.
+        """Returns whether the logged character shows that Ctrl and Alt were AltGr on Windows.
 
         Recorders log AltGr as LeftCtrl and RightAlt. On a slow remote desktop or a busy computer,
         more than `ALTGR_WINDOW_MS` may pass between these two events.
@@ -497,9 +501,9 @@ class KeyboardReader:
         return self._modifiers.right_alt or item.char.lower() != key.char
 
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
-        """Returns the character of a key press.
+        """Returns the character of a key press, or None if the key types nothing.
 
-        Empty: the character is unknown, or the key is a dead key. None: the key types nothing.
+        The result is empty if the character is unknown, or if the key is a dead key.
         """
         altgr = "altgr" in held or self._is_logged_altgr(key, item, held)
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
@@ -518,7 +522,7 @@ class KeyboardReader:
         return key.shifted if shift else key.char
 
 
-# Logged names of keys that are in no table, but certainly type no character.
+# Logged names of keys that are in no table of key names, but certainly type no character.
 _TYPE_NOTHING = re.compile(
     r"(Browser|Launch|Media|Brightness)[A-Za-z0-9]+|Eject|Power|Sleep|WakeUp|FnLock|Zoom|PlayCd"
 )
@@ -526,10 +530,10 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
-    """Flags typing before and after an unknown key as doubtful, because the key may have typed.
+    """Flags typing around an unknown key as doubtful, because the key may have typed a character.
 
     `gestures` are in time order. Any gesture that is neither typing nor an unknown key ends the
-    typing.
+    flagged typing.
     """
     typing: list[Gesture] = []
     is_doubtful = False
@@ -561,8 +565,8 @@ def without_held_keys(
     Args:
         gestures: in time order.
         holds: presses of keys that typed characters.
-        reasons: line number → why the event is part of no action; this function adds the events of
-            the characters that it leaves out.
+        reasons: line number → the reason why the event belongs to no action. This function adds
+            the events of the characters that it leaves out.
     """
     presses: dict[str, list[Gesture]] = {}
     drags: dict[str, list[Gesture]] = {}

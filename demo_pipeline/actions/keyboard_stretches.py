@@ -36,9 +36,9 @@ _SWITCH_KEYS = frozenset(
         "Junja",
     }
 )
-# Logged names of VK_HANGUL and VK_KANJI of Windows, for which recorders have no other name.
+# Names that recorders log for the keys VK_HANGUL and VK_KANJI of Windows.
 _SWITCH_CODES = frozenset({"Unknown(21)", "Unknown(25)"})
-_SHIFT_TAP = frozenset({"shift"})  # the tap that switches an input method to Latin letters and back
+_SHIFT_TAP = frozenset({"shift"})  # switches an input method to Latin letters and back
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Keyboards:
     """The keyboard at every line of a log.
 
     Attributes:
-        stretches: in the order of the log; the first begins at line 0.
-        locks: states of the locks before the recording began.
+        stretches: parts of the log with one layout each, in order. The first begins at line 0.
+        locks: states of Caps Lock and Num Lock before the recording began.
     """
 
     stretches: tuple[KeyboardStretch, ...]
@@ -79,7 +79,7 @@ class Keyboards:
 
     @classmethod
     def of(cls, keyboard: Keyboard) -> "Keyboards":
-        """Returns keyboards with a single stretch: the same keyboard in the whole recording."""
+        """Returns the same keyboard for the whole recording, as a single stretch."""
         return cls((KeyboardStretch(0, keyboard),))
 
     def number_at(self, line: int) -> int:
@@ -94,12 +94,12 @@ class Keyboards:
         return self.stretches[self.number_at(line)]
 
     def everywhere(self, keyboard: Keyboard, locks: Locks) -> "Keyboards":
-        """Returns the same stretches, all with the keyboard `keyboard`."""
+        """Returns the same stretches, all with this keyboard and these lock states."""
         stretches = (replace(stretch, keyboard=keyboard) for stretch in self.stretches)
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Returns the first keyboard everywhere, with a new stretch after each of the lines."""
+        """Returns stretches that all have the first keyboard, divided after each of the lines."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)
@@ -116,9 +116,9 @@ def switch_lines(
     """Returns the lines at which the person may have switched the layout or the input method.
 
     Args:
-        gestures: of the keyboard, including taps of modifiers.
-        inputs: of the log.
-        platform: of the recording; the meaning of key codes depends on it.
+        gestures: keyboard gestures, including taps of modifiers.
+        inputs: inputs of the log.
+        platform: platform of the recording, which decides the meaning of key codes.
         input_method: whether the person types with an input method, which a tap of Shift switches.
     """
     taps = list(_SWITCH_TAPS)
@@ -140,5 +140,5 @@ def switch_lines(
 
 
 def has_keypad(inputs: Iterable[Input]) -> bool:
-    """Returns whether any key of the keypad was pressed; their meaning depends on Num Lock."""
+    """Returns whether any keypad key was pressed, so that Num Lock matters."""
     return any(item.kind == EventType.KEYDOWN and lookup(item.name).keypad for item in inputs)

@@ -1,12 +1,13 @@
 """Recognises text that may be Pinyin, which an input method turns into Chinese characters.
 
-The log of a person who types with an input method looks like the log of Latin letters. This module
-is needed only if neither the locale nor a scan shows the language of the person.
+When a person types with an input method, the log contains Latin letters. This module is needed only
+if neither the locale nor an accessibility scan shows the language of the person.
 """
 
 import re
 
-# Fewer syllables may be a coincidence: "note" has two, "banana" three (chosen by hand).
+# Least number of syllables of a Pinyin text (chosen by hand). A text with fewer syllables may be a
+# coincidence: "note" could be two Pinyin syllables, and "banana" three.
 FEWEST_SYLLABLES = 4
 _SYLLABLE = re.compile(
     r"""
@@ -28,7 +29,7 @@ _WORDS = re.compile(r"[a-z]+(?:[ \d]+[a-z]+)*[ \d]*")
 
 
 def may_be_pinyin(text: str) -> bool:
-    """Returns whether a text consists of Pinyin, with too many syllables for a coincidence."""
+    """Returns whether a text consists of enough Pinyin syllables that chance is unlikely."""
     if _WORDS.fullmatch(text) is None:
         return False
     syllables = 0
@@ -41,7 +42,7 @@ def may_be_pinyin(text: str) -> bool:
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """Returns the least number of syllables that make up a word; None: the word is no Pinyin."""
+    """Returns the least number of Pinyin syllables that form a word, or None if none do."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

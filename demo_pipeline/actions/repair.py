@@ -5,10 +5,10 @@ Each pass takes inputs in time order, returns the remaining inputs, and records 
 never happened, separate two Shift keys with the same name, and fill in missing positions.
 keyboard.py and grouping.py handle missing releases, because they know the effect of the press.
 
-Some recorders cut every position to the main display. While the pointer is on another display, the
-logged positions run along the border. The same happens when a person pushes the pointer against the
-border of a single screen. `after_border_runs` finds the presses after such a run. observation/
-decides later, by the video, whether they were on another display.
+Some recorders clamp every position to the main display. While the pointer is on another display,
+the logged positions run along the border of the main display. The same happens when a person pushes
+the pointer against the border of a single screen. `after_border_runs` finds the presses after such
+motion. Later, observation/ uses the video to decide whether they were on another display.
 """
 
 from collections import Counter
@@ -23,11 +23,11 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# The factor is n if at least this share of the groups of equal events consists of n, 2n, 3n …
-# events.
+# Recorders with several input hooks log each event several times; this number is the factor. The
+# factor is n if at least this share of the groups of equal events has a multiple of n events.
 MIN_FACTOR_SHARE = 0.8
 MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
-LATE_WINDOWS = 3  # if the factor is above 1, copies are dropped within this many times `window_ms`
+LATE_WINDOWS = 3  # with a factor above 1, copies may come within this many times `window_ms`
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
@@ -37,10 +37,10 @@ class Repairs:
 
     Attributes:
         dropped: line number → reason, for every input that was dropped.
-        duplicate_factors: event type → how often each event was logged, if more than once.
-        filled_positions: number of presses and releases that got the position of a move.
+        duplicate_factors: event type → number of times that each event was logged, if above 1.
+        filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
-        second_shifts: number of presses of a second Shift key with the name of the first.
+        second_shifts: number of presses of a second Shift key that was logged like the first.
         second_presses: number of releases of modifiers that were logged as presses.
     """
 
@@ -54,24 +54,29 @@ class Repairs:
 
 @dataclass
 class _Group:
-    """Equal events that follow each other closely: the time of the first, and their number."""
+    """Equal events that follow each other closely.
+
+    Attributes:
+        time: time of the first event, epoch milliseconds.
+        size: number of events.
+    """
 
     time: int
     size: int = 1
 
 
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Drops all copies but the first of an event that several input hooks logged.
+    """Drops the copies of events that several input hooks logged.
 
     Each kind of event has a factor: the number of times that the hooks logged each event. The
-    factor follows from the number of equal events within `window_ms`. If a kind has too few events,
-    the other kinds decide its factor.
+    factor is derived from the number of equal events within `window_ms`. If a kind has too few
+    events, the other kinds decide its factor.
 
-    Some events are copies whatever the factor is, because no person is that fast: a second press of
-    a button without a release in between, and a second release without a press. A second press of a
-    key is a copy only if key releases were logged twice, too: either in the whole recording, or the
-    release that ends this press. Otherwise the second press is an auto-repeat with a wrong time,
-    because the recorder stalled.
+    Some events are copies even if the factor is 1, because no person is that fast: a second press
+    of a button without a release in between, and a second release without a press in between. A
+    second press of a key may also be an auto-repeat with a wrong time, because the recorder
+    stalled. It is a copy only if key releases were logged twice as well, either in the whole
+    recording or at the end of this press.
 
     Args:
         inputs: in time order.
@@ -115,9 +120,9 @@ def _identity(item: Input) -> Hashable:
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
     """Returns the factor of each kind of event, given how many groups of each size it has.
 
-    Doubled presses of keys prove nothing, because a stalled recorder gives all auto-repeats the
-    same time. The factor of key presses counts only if releases of keys were doubled, too. If there
-    are too few releases, the factor counts only if other kinds of events were doubled.
+    Key presses that were logged twice prove nothing, because a stalled recorder gives all
+    auto-repeats the same time. The factor of key presses is used only if key releases were logged
+    several times, too. If there are too few releases, all other kinds of events decide.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()
@@ -183,9 +188,9 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """Returns the factor of a kind of event; None: there are too few groups, or they disagree.
+    """Returns the factor of a kind of event, or None if the groups are too few or disagree.
 
-    `sizes` has the number of groups of each size.
+    `sizes` maps the size of a group to the number of such groups.
     """
     total = sizes.total()
     if total < MIN_GROUPS:
@@ -199,11 +204,11 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag of an action after motion along the border of the logged area
-# Motion along the border has to last this many milliseconds or reach this many units of the log.
-# Simulated approaches of the pointer (4,000 of each kind) moved that much along the border in
-# 0.03 % of the cases if the target was on the border, and in 99.98 % if the target was at least 20
-# pixels beyond it. If the border of a single screen stopped the pointer 5 pixels early, 18 % of the
-# approaches moved that much.
+# Motion along the border must last this many milliseconds or cover this many units of the log.
+# Both limits were tested with simulated approaches of the pointer, 4,000 of each kind. If the
+# target was on the border, 0.03 % of the approaches moved that much along the border. If the target
+# was at least 20 pixels beyond the border, 99.98 % did. If the border of a single screen stopped
+# the pointer 5 pixels early, 18 % did.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
 _REST_MS = 100  # the pointer rested if more time passed between two positions
@@ -212,8 +217,8 @@ _REST_MS = 100  # the pointer rested if more time passed between two positions
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     """Returns the lines of presses, releases and wheel events that follow motion along a border.
 
-    The borders are x = 0, y = 0, and the largest x and y of the log. A log with a negative x or y
-    has no border at 0, because the recorder does not cut positions there.
+    The borders are x = 0, y = 0, and the largest x and y of the log. If the log has a negative x or
+    y, the recorder does not clamp this coordinate at 0, so there is no border at 0.
 
     Args:
         inputs: in time order, with the positions of presses filled in.
@@ -251,9 +256,10 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns the index of the first position at which the pointer had moved enough along a border.
+    """Returns the index of the first input at which the pointer had moved enough along a border.
 
-    If the pointer never moved enough, the result is the length of `run`.
+    Returns the length of `run` if the pointer never moved enough. `_MOVED_MS` and `_MOVED_UNITS`
+    are the limits.
 
     Args:
         run: consecutive inputs on the border.
@@ -274,11 +280,12 @@ def _point(item: Input) -> tuple[float, float]:
     return item.x or 0.0, item.y or 0.0
 
 
-# A press without moves was a drag if it lasted this many milliseconds, or if the next move is this
-# many screen pixels away.
+# A press without logged moves was a drag if the press lasted at least `DRAG_HOLD_MS` milliseconds,
+# or if the next position is more than `DRAG_JUMP_PX` screen pixels away.
 DRAG_HOLD_MS = 200
 DRAG_JUMP_PX = 50.0
-# Platforms whose recorders log no moves while a button is held; an unknown platform may be macOS.
+# Platforms whose recorders log no moves while a button is held. An unknown platform, written as an
+# empty string, may be macOS.
 _PLATFORMS_WITHOUT_DRAG_MOVES = frozenset({"macos", ""})
 _WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
 _PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHEEL})
@@ -289,7 +296,7 @@ _OTHER_SHIFT = "RightShift"
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
-    """Runs all passes, in the order that their dependencies require.
+    """Repairs the inputs of a log with all passes, in the order that their dependencies require.
 
     Returns:
         The repaired inputs in time order, and the changes.
@@ -305,11 +312,11 @@ def repair(
 
 
 def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Joins the two halves of an emoji in the first key press, and drops the second press.
+    """Joins the two halves of an emoji in the first key press, and drops the second key press.
 
     Windows sends a character above U+FFFF as two key presses, one for each UTF-16 unit, with no
-    other key in between. If hooks log every event twice, the log has both copies of the first half
-    before both copies of the second.
+    other key in between. If hooks log every event twice, both copies of the first half come before
+    both copies of the second half.
     """
     joined: dict[int, Input] = {}
     first_halves: list[Input] = []
@@ -331,10 +338,10 @@ def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Drops logged presses of modifiers that never happened.
 
-    Some recorders log the copy of a release as a press, so that the modifier would seem to be held
-    until the end of the log. Such a press comes within `window_ms` after the release and has no
-    release of its own. A real press may come as soon after a release, because Windows logs both
-    Shift keys with the same name, or because a program pressed the keys. But a real press has a
+    Some recorders log the copy of a release as a press, so that the modifier seems to be held until
+    the end of the log. Such a press comes within `window_ms` after the release and has no release
+    of its own. A real press may also come that soon, because recorders log both Shift keys of
+    Windows with the same name, or because a program pressed the keys. But a real press has a
     release.
     """
     released = _released_presses(inputs, window_ms)
@@ -377,17 +384,19 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     return released
 
 
-# Platforms whose recorders log some releases of modifiers as presses, because they read modifiers
-# from flags.
+# Platforms on which recorders log some releases of modifiers as presses. These recorders derive the
+# events of modifiers from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-_REPEAT_MS = 150  # time between two presses; auto-repeat takes less, people take longer
-_LONGEST_HOLD_MS = 10_000  # if a modifier seems to be held for longer, the log lacks its release
+# A time between two presses. Auto-repeat is faster than this, and people are slower.
+_REPEAT_MS = 150
+# If a modifier seems to be held for longer than this, its release is missing in the log.
+_LONGEST_HOLD_MS = 10_000
 
 
 def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str) -> list[Input]:
     """Turns the second press of a held modifier into its release, on macOS and Linux.
 
-    A press stays a press if a release follows it, or if auto-repeat follows it.
+    A second press is left unchanged if a release or an auto-repeat of the modifier follows.
     """
     if platform not in _SECOND_PRESS_RELEASES:
         return inputs
@@ -422,10 +431,11 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 
 
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
-    """Gives the second of two held Shift keys another name: Windows recorders log both as `Shift`.
+    """Renames the second of two held Shift keys, because Windows recorders log both as `Shift`.
 
-    Two presses followed by two releases come from two keys. With the same name, the first release
-    would end both presses, and the characters before the second release would lose their Shift.
+    Two presses followed by two releases come from two keys. If both keys had the same name, the
+    first release would end both presses, and the characters before the second release would lose
+    their Shift.
     """
     shifts: list[int] = []
     for position, item in enumerate(inputs):
@@ -457,10 +467,11 @@ def fill_positions(
 ) -> list[Input]:
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    The added position is the last logged position, or at the beginning of the log the next logged
-    position. Recorders on macOS log no moves while a button is held. There, a release gets the next
-    position if this position shows a drag: it is beyond the click radius, and the press was long or
-    the distance large. Such a drag has no path.
+    The added position is the last logged position. Before the first logged position, the next
+    logged position is taken.
+
+    Recorders on macOS log no moves while a button is held. There, a release gets the next logged
+    position if the press was a drag, see `_drag_end`. Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []
@@ -484,7 +495,7 @@ def fill_positions(
 
 
 def _next_positions(inputs: list[Input]) -> list[Input | None]:
-    """Returns for each input the next pointer event with a position; None: none follows."""
+    """Returns the next pointer event with a position for each input, or None if none follows."""
     following: list[Input | None] = []
     latest: Input | None = None
     for item in reversed(inputs):
@@ -501,15 +512,17 @@ def _drag_end(
     pointer: Input | None,
     settings: ActionSettings,
 ) -> Input | None:
-    """Returns the input at whose position a button was released; None: no position is logged.
+    """Returns the input at whose position a button was released, or None if there is none.
 
-    Used for platforms whose recorders log no moves while a button is held.
+    This function is for platforms whose recorders log no moves while a button is held. The press
+    was a drag if the next position is beyond the click radius, and if the press was long or the
+    distance is large. The release then has the next position.
 
     Args:
-        release: the mouseup.
-        following: the next pointer event with a position; None: none follows.
-        press: the mousedown of the same button; None: the mousedown is missing.
-        pointer: the last pointer event with a position; None: none came before.
+        release: the mouseup event.
+        following: the next pointer event with a position, or None if none follows.
+        press: the mousedown event of the same button, or None if it is missing.
+        pointer: the last pointer event with a position before the release, or None.
         settings: the section `actions`.
     """
     if pointer is None or press is None or pointer.index != press.index:

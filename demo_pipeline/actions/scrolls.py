@@ -1,18 +1,19 @@
-"""Joins wheel events to scrolls, and finds their unit and their direction.
+"""Joins wheel events into scrolls, and finds the unit and the direction of each scroll.
 
-Recorders write deltas in three units, and with either sign for scrolling down. The direction of a
-scroll is found in three steps:
+Recorders write wheel deltas in three units, and with either sign for scrolling down. The direction
+of a scroll is found in three steps:
 
-1. `read_wheel` finds a rule for unit and sign, from the platform, the settings and all deltas of a
+1. `read_wheel` derives a rule for unit and sign from the platform, the settings and all deltas of a
    recording.
 2. `count_votes` counts for how many scrolls the video shows each sign.
-3. `scroll_direction` returns the direction that the video shows. If the video shows none, the rule
-   decides.
+3. `scroll_direction` returns the direction that the video shows. If the video shows no direction,
+   the rule decides.
 
-A single scroll cannot overrule the rule, because in the video a list of similar lines may seem to
-move the other way. Then the direction of the scroll is unknown (`is_sign_doubtful`). If the deltas
-may be in either of two units, only the video shows which (`video_unit`).
-observation/frames/scroll_motion.py measures how content moves in the video.
+A list of similar lines may seem to move the wrong way in the video. Therefore, a single scroll
+cannot overrule the rule. If a single scroll contradicts the rule, the direction of the scroll is
+unknown (`is_sign_doubtful`). If the deltas may be in either of two units, only the video shows
+which unit is right (`video_unit`). observation/frames/scroll_motion.py measures how content moves
+in the video.
 """
 
 from collections import Counter
@@ -26,20 +27,23 @@ from typing import Literal
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
-UNITS_PER_NOTCH = 120  # WHEEL_DELTA of Windows: units of a notch
-# Deltas of a single step: of a whole notch, and on wheels with finer steps. All of them divide 120.
+UNITS_PER_NOTCH = 120  # units in a notch, WHEEL_DELTA of Windows
+# Deltas of a single step of the wheel. The first value is a whole notch, and the other values are
+# the finer steps of some wheels. All values divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
-# A scroll of a wheel rarely sums up to this; one of a touchpad in 120ths usually does.
+# The deltas of a scroll in notches rarely sum up to more than this. The deltas of a touchpad scroll
+# in 120ths of a notch usually do.
 MANY_NOTCHES = 30
 # If a recording has fewer scrolls than this, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # notches are rounded to this many decimals, because sums of fractions are not exact
-MIN_VOTE_SHARE = 0.75  # share of the votes, or of a scroll's frames with motion, that has to agree
-# The rule is overruled if this many scrolls contradict it; one may be a mistake.
+# Least share of votes that must agree, and of the frames in which the content of a scroll moves.
+MIN_VOTE_SHARE = 0.75
+# Least number of scrolls that can overrule the rule. A single scroll may be a mistake.
 MIN_VOTES_AGAINST_RULE = 2
-# A horizontal scroll needs at least this many frames; one frame may be a mistake.
+# Least number of frames that show a horizontal scroll. A single frame may be a mistake.
 MIN_SIDEWAYS_FRAMES = 2
 OVERRIDE = "override"  # value of `wheel_method`: a setting decided the sign
 EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
@@ -56,9 +60,9 @@ class _WheelRule:
     """Unit and sign of the wheel deltas of a scroll.
 
     Attributes:
-        unit: of the logged deltas: 120ths of a notch, notches, or pixels.
+        unit: unit of the logged deltas, either 120ths of a notch, notches, or pixels.
         positive: the direction in which a positive delta scrolls.
-        method: source of `positive`: `override` (a setting) or `unit_signature` (the unit).
+        method: source of `positive`, either `override` (a setting) or `unit_signature` (the unit).
         per_notch: number of logged units in a notch.
     """
 
@@ -72,13 +76,14 @@ class _WheelRule:
         return direction_of(delta, self.positive)
 
     def notches(self, delta_sum: float) -> int:
-        """Returns the whole notches of a scroll, at most `MAX_NOTCHES`; halves are rounded up."""
+        """Returns the number of notches of a scroll, rounded half up, at most `MAX_NOTCHES`."""
         return min(floor(round(abs(delta_sum) / self.per_notch, _DECIMALS) + 0.5), MAX_NOTCHES)
 
     def remainder(self, delta_sum: float) -> float:
-        """Returns the notches that `notches` drops, with the sign of the delta.
+        """Returns the difference between the exact number of notches and the result of `notches`.
 
-        The result is a fraction of a notch, or more if the scroll has more than `MAX_NOTCHES`.
+        The number of notches has the sign of the delta here. The difference is at most half a
+        notch, or more if the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
@@ -89,14 +94,14 @@ class Wheel:
     """Unit and sign of the wheel deltas of a recording.
 
     Attributes:
-        rule: for scrolls with a certain unit.
-        either: for scrolls with an unclear unit (see `is_unclear`). This rule assumes notches;
-            later, the video decides.
-        glides: whether the deltas come from a touchpad. Then deltas of 0 are phases of a gesture,
+        rule: rule for scrolls whose unit is certain.
+        either: rule for scrolls whose unit is unclear (see `is_unclear`). The rule assumes notches
+            until the video decides.
+        glides: whether the deltas come from a touchpad. Deltas of 0 are then phases of a gesture,
             and scrolls have momentum.
         unclear: whether the unit is unclear for all scrolls of the recording.
-        detents: whether all deltas above 1 are multiples of the same number of
-            `PARTS_OF_A_NOTCH`. Then a delta of 1 may be a notch.
+        detents: whether a single number in `PARTS_OF_A_NOTCH` divides all deltas above 1. A delta
+            of 1 may then be a notch.
     """
 
     rule: _WheelRule
@@ -119,9 +124,9 @@ class WheelVote:
     """The evidence in the video about the wheel of a recording.
 
     Attributes:
-        positive: the direction in which a positive delta scrolls; None: too few votes agree.
-        votes: number of scrolls whose content moved vertically.
-        agreeing: number of these scrolls that show the more frequent sign.
+        positive: direction in which a positive delta scrolls, or None if too few votes agree.
+        votes: number of scrolls that show a sign because their content moved vertically.
+        agreeing: number of votes for the more frequent sign.
         sideways: action index → direction, for scrolls whose content moved horizontally.
         unclear: action index → direction and unit, for scrolls whose unit is unclear in the log. A
             scroll is left out if it alone contradicts the sign that is usual for its unit.
@@ -139,10 +144,10 @@ class ScrollEvidence:
     """A scroll in the log, and the motion of the content in the video.
 
     Attributes:
-        action_index: of the scroll.
-        delta_sum: sum of the logged deltas; not 0.
+        action_index: index of the action that is the scroll.
+        delta_sum: sum of the logged deltas, never 0.
         content_moves: direction in which the content moved → number of frames.
-        pixels: sum of the video pixels by which the content moved in these frames.
+        pixels: number of video pixels by which the content moved in all these frames together.
         unclear: whether the unit of the deltas is unclear in the log.
     """
 
@@ -166,18 +171,20 @@ def direction_of(delta: float, positive: Vertical) -> Vertical:
 def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) -> Wheel:
     """Finds unit and sign of the wheel deltas of a recording.
 
-    - On macOS, deltas are pixels, and positive deltas scroll up. Exception: all deltas are
-      multiples of 120.
-    - The documented unit is 120 per notch, and positive deltas scroll down. A single delta that is
-      too large for notches shows this unit for the whole recording.
-    - Otherwise, deltas that are mostly 1, or that have fractions, are notches, and positive deltas
-      scroll up. Recorders that divide by 120 write such deltas.
-    - Otherwise, a scroll that is too long for notches shows the documented unit.
-    - Otherwise, the unit is unclear.
+    The first of these cases that applies decides:
+
+    - On macOS, deltas are pixels, and positive deltas scroll up, unless all deltas are multiples of
+      120.
+    - If any delta is too large for notches, the unit is the documented one, 120 per notch, and
+      positive deltas scroll down.
+    - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
+      Recorders that divide by 120 write such deltas.
+    - If any scroll is too long for notches, the unit is 120 per notch.
+    - In all other cases, the unit is unclear.
 
     Args:
         turns: all wheel events of the log, in time order.
-        platform: of the recording.
+        platform: platform of the recording.
         settings: the section `actions`. `wheel_sign` overrides the sign, but not the unit.
     """
     moving_turns = [turn for turn in turns if turn.delta]
@@ -197,7 +204,7 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
 
 
 def _are_multiples_of_a_part(sizes: Sequence[float]) -> bool:
-    """Returns whether all sizes of deltas are multiples of the same part of a notch."""
+    """Returns whether a single number in `PARTS_OF_A_NOTCH` divides the sizes of all deltas."""
     return any(all(size % part == 0 for size in sizes) for part in PARTS_OF_A_NOTCH)
 
 
@@ -214,7 +221,7 @@ def _rule(
 
 
 def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
-    """Returns the largest sum of deltas that follow each other closely with the same sign."""
+    """Returns the largest sum of consecutive deltas with the same sign and only short breaks."""
     if not turns:
         return 0.0
     total = abs(turns[0].delta)
@@ -231,14 +238,14 @@ def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
 def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
-    At least `MIN_VOTE_SHARE` of the frames with motion have to agree. A horizontal scroll needs at
-    least `MIN_SIDEWAYS_FRAMES` frames, all of which agree.
+    At least `MIN_VOTE_SHARE` of the frames with motion must agree. For a horizontal scroll, all
+    frames with motion must agree, at least `MIN_SIDEWAYS_FRAMES` of them.
 
     Args:
         content_moves: direction in which the content moved → number of frames.
 
     Returns:
-        The direction; None: no frame shows motion, or too few frames agree.
+        The direction, or None if no frame shows motion, or if too few frames agree.
     """
     if not content_moves:
         return None
@@ -250,16 +257,17 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# The number of video pixels by which the content moves for each unit of the delta: at least the
-# first value if the unit is a notch, at most the second value if the unit is a 120th of a notch. A
-# notch moves the content by three lines, which are 48 to 120 pixels, but the frames may show only a
-# part of the motion. A 120th of a notch moves the content by at most a pixel.
+# Limits for the number of video pixels by which the content moves for each unit of the delta. At
+# least `_LEAST_OF_A_NOTCH` pixels show that the unit is a notch: a notch moves the content by three
+# lines, which are 48 to 120 pixels, but the frames may show only a part of the motion. At most
+# `_MOST_OF_A_PART` pixels show that the unit is a 120th of a notch, which moves the content by at
+# most a pixel.
 _LEAST_OF_A_NOTCH = 6.0
 _MOST_OF_A_PART = 3.0
 
 
 def video_unit(pixels: float) -> VideoUnit | None:
-    """Returns the unit of deltas, given the motion of the content; None: the unit stays unclear.
+    """Returns the unit of deltas, or None if the motion of the content does not show the unit.
 
     `pixels` is the number of video pixels by which the content moved for each unit of the delta.
     """
@@ -269,7 +277,7 @@ def video_unit(pixels: float) -> VideoUnit | None:
 
 
 def video_notches(delta_sum: float, unit: VideoUnit | None) -> int:
-    """Returns the whole notches of a scroll, given the deltas' unit; 0: the unit is unknown."""
+    """Returns the number of notches of a scroll, given the unit. Returns 0 if it is unknown."""
     if unit is None:
         return 0
     per_notch = UNITS_PER_NOTCH if unit == "120" else 1
@@ -280,8 +288,7 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     """Lets the scrolls of a recording vote for the direction of positive deltas.
 
     A scroll votes if its content moved vertically in the video. At least `MIN_VOTE_SHARE` of the
-    votes have to agree. Scrolls whose unit is unclear do not vote, because their sign may differ,
-    too.
+    votes must agree. Scrolls whose unit is unclear do not vote, because their sign is unclear, too.
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
@@ -310,10 +317,13 @@ _RULE_OF_UNIT: Mapping[VideoUnit, Vertical] = {"120": "down", "notch": "up"}
 
 
 def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Direction, VideoUnit]]:
-    """Returns, for scrolls whose unit is unclear in the log, the direction and unit in the video.
+    """Finds direction and unit in the video for scrolls whose unit is unclear in the log.
 
     A vertical scroll that contradicts the usual sign of its unit is left out, unless at least
-    `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict it.
+    `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict the usual sign.
+
+    Returns:
+        Action index → direction and unit.
     """
     units: dict[int, tuple[Direction, VideoUnit]] = {}
     against: dict[int, VideoUnit] = {}
@@ -336,14 +346,15 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
-    """Returns whether the video contradicts the direction that the rule gives a scroll.
+    """Returns whether the video contradicts the direction of a scroll according to the rule.
 
-    None: the video does not show the sign, or only a single scroll contradicts the rule.
+    Returns None if the video does not show the sign, or if only a single scroll contradicts the
+    rule.
 
     Args:
         delta_sum: sum of the logged deltas of the scroll.
-        rule_direction: direction of the scroll by the rule.
-        vote: of the recording.
+        rule_direction: direction of the scroll according to the rule.
+        vote: evidence of all scrolls of the recording.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
@@ -353,8 +364,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The direction is unknown if the video contradicts the rule, but shows the motion of only a
-    single scroll.
+    The direction is unknown if the video contradicts the rule, but shows the motion of a single
+    scroll only.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -375,17 +386,17 @@ def scroll_direction(
     method: str | None,
     vote: WheelVote,
 ) -> Direction | None:
-    """Returns the direction that the video shows for a scroll; None: the rule decides.
+    """Returns the direction that the video shows for a scroll, or None if the rule decides.
 
-    A horizontal motion of the scroll's content comes first, then the sign on which the scrolls of
-    the recording agree.
+    If the content of the scroll moved horizontally, this motion decides. Otherwise the sign on
+    which the scrolls of the recording agree decides.
 
     Args:
-        action_index: of the scroll.
+        action_index: index of the action that is the scroll.
         delta_sum: sum of the logged deltas.
-        rule_direction: direction by the rule.
-        method: `wheel_method` of the scroll. A sign from the settings (`override`) always counts.
-        vote: of the recording.
+        rule_direction: direction according to the rule.
+        method: `wheel_method` of the scroll. A sign from the settings (`override`) always decides.
+        vote: evidence of all scrolls of the recording.
     """
     if method == OVERRIDE:
         return None
@@ -398,9 +409,9 @@ def scroll_direction(
     return direction_of(delta_sum, vote.positive)
 
 
-# Longest time between two wheel events that the momentum of a touchpad causes.
+# Longest time between two wheel events that come from the momentum of a touchpad scroll.
 MOMENTUM_GAP_MS = 150
-# Reason of wheel events that together are too small for a scroll.
+# Reason in the event accounting of wheel events that together are too small for a scroll.
 BELOW_HALF_NOTCH = "below_half_notch"
 UNCLEAR_UNIT = "unclear_wheel_unit"  # flag of a scroll whose unit is unclear in the log
 
@@ -410,7 +421,7 @@ class _Burst:
     """Wheel events that follow each other closely at the same place, in both directions.
 
     Attributes:
-        turns: events with a delta, in time order; at least one.
+        turns: events with a delta other than 0, in time order. There is at least one.
         phases: events with a delta of 0, which mark the phases of a touchpad gesture.
     """
 
@@ -425,9 +436,14 @@ class _Burst:
 
 @dataclass
 class _DirectionPart:
-    """Wheel events of a scroll in a single direction, and the sum of their deltas.
+    """Wheel events of a scroll in a single direction.
 
     Events of less than half a notch may go in the opposite direction.
+
+    Attributes:
+        turns: the wheel events, in time order.
+        total: sum of the deltas.
+        rule: unit and sign of the deltas.
     """
 
     turns: list[Gesture]
@@ -435,10 +451,10 @@ class _DirectionPart:
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the events of `run` if they belong to the same scroll; returns whether they do.
+        """Adds the events of `run` if they belong to the same scroll. Returns whether they do.
 
-        The events of `run` come after the events of this part. They are another scroll if they go
-        in the opposite direction and both parts have at least half a notch.
+        The events of `run` come after the events of this part. They belong to another scroll if
+        they go in the opposite direction and both parts have at least half a notch.
         """
         is_small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
         if not is_small and (self.total > 0) != (run.total > 0):
@@ -451,21 +467,21 @@ class _DirectionPart:
 def join_scrolls(
     gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> tuple[list[Gesture], float]:
-    """Replaces the wheel events among gestures by scrolls.
+    """Replaces the wheel events in a list of gestures by scrolls.
 
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 
     Args:
         gestures: in time order.
         settings: the section `actions`.
-        reasons: line number → why the event is part of no action; this function adds the wheel
-            events that are part of no scroll.
+        reasons: line number → the reason why the event belongs to no action. This function adds
+            the wheel events that belong to no scroll.
         wheel: unit and sign of the deltas.
 
     Returns:
         All gestures in time order, and the number of notches that no action contains, with the sign
-        of the logged deltas. These notches remain from rounding, and from wheel events below half a
-        notch.
+        of the logged deltas. These notches are lost by rounding, or come from wheel events that
+        together have less than half a notch.
     """
     scrolls: list[Gesture] = []
     remainder = 0.0
@@ -501,18 +517,18 @@ def _bursts(
     """Divides the wheel events of a recording into bursts.
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
-    move of the pointer. A burst below half a notch is no action by itself. Therefore, such a burst
-    goes on after a longer break, up to `pause_ms`.
+    move of the pointer. A burst below half a notch would not be enough for an action, so it goes on
+    after a longer break, up to `pause_ms`.
 
     Args:
         gestures: in time order.
         settings: the section `actions`.
-        reasons: line number → why the event is part of no action; this function adds the phases
-            that are part of no burst.
+        reasons: line number → the reason why the event belongs to no action. This function adds
+            the events with a delta of 0 that belong to no burst.
         wheel: unit and sign of the deltas.
     """
     bursts: list[_Burst] = []
-    early_phases: list[Gesture] = []  # phases before the first movement
+    early_phases: list[Gesture] = []  # events with a delta of 0 before the first movement
     is_interrupted = False
     for gesture in gestures:
         if gesture.kind is not GestureKind.WHEEL:
@@ -553,9 +569,9 @@ def _bursts(
 
 
 def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
-    """Returns whether a wheel event continues a burst by the momentum of a touchpad.
+    """Returns whether a wheel event comes from the momentum of a touchpad and continues a burst.
 
-    The content glides on even while the person does something else.
+    With momentum, the content scrolls on even while the person does something else.
     """
     last = burst.turns[-1]
     is_same_direction = (gesture.delta > 0) == (last.delta > 0)

@@ -2,14 +2,14 @@
 
 The log only says which keys were pressed. The text depends on the keyboard layout, on Caps Lock and
 Num Lock, and on the input method. The scans show the text in its field. Therefore, the scans decide
-the layout, and each text gets evidence:
+the layout, and the evidence for each text is rated:
 
 - *confirmed*: one of the next scans shows that a field gained the text.
 - *contradicted*: the only field that changed gained another text.
-- *unseen*: the scans show neither.
+- *unseen*: the scans neither confirm nor contradict the text.
 
-The keys do not explain a text that an input method wrote. Such a text is taken from the field. A
-text that may be wrong is flagged as doubtful.
+A text that an input method wrote cannot be derived from the keys. Such a text is taken from the
+field. A text that may be wrong is flagged as doubtful.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,11 +32,15 @@ from demo_pipeline.recording.key_names import (
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-# A text is searched in this many scans after the typing; recorders scan every 1 to 4 s.
+# Number of scans after the typing that are searched for the text. Recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-SHORTEST_SOUGHT = 3  # a text with fewer characters has to be all that the field gained
-MOST_GAINED = 4  # maximum number of gained characters per typing event; input methods write fewer
-COMPOSITION = "composition"  # reason in the event accounting: Enter only ended a composition
+# Least number of characters of a text that may be a part of the text that the field gained. A
+# shorter text must be equal to the gained text.
+SHORTEST_SOUGHT = 3
+# Maximum number of characters that a field gains for each typing event. Input methods write fewer.
+MOST_GAINED = 4
+# Reason in the event accounting of an Enter that only ended the composition of an input method.
+COMPOSITION = "composition"
 # Characters that fields add to numbers, dates and telephone numbers, or remove from them.
 _FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
 _UNKNOWN_FLAGS = frozenset({UNKNOWN_CHARACTER, "unknown_input"})
@@ -65,13 +69,13 @@ class TypingLanguage:
     """Language and keyboard of the person, as far as both are known without the scans.
 
     Attributes:
-        keyboard: according to the setting or meta.json.
-        certain: whether the setting or the recorder names the layout. Then no other layout is
-            tried.
-        input_method: language that is typed with an input method: `zh`, `zh-TW`, `ja`, `ko` or
-            `vi`. Empty: the language needs no input method.
-        accents: whether the language may have accents. People with a US keyboard type accents with
-            the layout `us-intl`.
+        keyboard: keyboard according to the setting or meta.json.
+        certain: whether the setting or the recorder names the layout. If so, no other layout is
+            tried, except in parts of the recording after the person may have switched the layout.
+        input_method: language that is typed with an input method, one of `zh`, `zh-TW`, `ja`, `ko`
+            and `vi`. Empty if the language needs no input method.
+        accents: whether the language may have accents although the layout is the US layout. People
+            then type accents with the layout `us-intl`.
         unknown: whether the language is unknown.
     """
 
@@ -88,9 +92,9 @@ def typing_language(
     """Returns the language and the keyboard of the person of a recording.
 
     Args:
-        setting: `actions.keyboard_layout`.
+        setting: value of the setting `actions.keyboard_layout`.
         usual: layout according to meta.json, see `Meta.usual_layout`.
-        locale: of meta.json.
+        locale: locale in meta.json.
         named: whether the recorder wrote the layout into meta.json.
     """
     keyboard = keyboard_of(setting, usual)
@@ -107,15 +111,16 @@ def typing_language(
 
 @dataclass(frozen=True, slots=True)
 class ChosenLayout:
-    """The chosen layout of a stretch, for the summary of the stage.
+    """The chosen layout of a stretch of the recording, for the summary of the stage.
 
     Attributes:
         first_line: first line of the stretch in the log.
-        layout: a name of `LAYOUTS`.
-        reason: `confirmed`: scans confirm a text. `named`: the setting or the recorder names the
-            layout. `meta`: the layout is usual for the locale. `unknown`: the layout of the locale
-            is unknown, or the person may have switched to a layout that no scan shows.
-        confirmed: number of texts of the stretch that the scans confirm.
+        layout: a name in `LAYOUTS`.
+        reason: why the layout was chosen. `confirmed` means that scans confirm a text, `named` that
+            the setting or the recorder names the layout, and `meta` that the layout is usual for
+            the locale. `unknown` means that the layout of the locale is unknown, or that the person
+            may have switched to a layout that no scan shows.
+        confirmed: number of texts of the stretch that scans confirm.
         locks: unusual states of Caps Lock and Num Lock before the recording began.
     """
 
@@ -128,14 +133,14 @@ class ChosenLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Gain:
-    """The text that the only changed field gained, and the line of the scan that shows it."""
+    """A text that a field gained, and the line number of the scan that shows this text."""
 
     text: str
     scan_event: int
 
 
 class TextWitness:
-    """Finds evidence about typed texts in the fields of the scans."""
+    """Searches the fields of the accessibility scans for typed texts."""
 
     def __init__(self, fields: ScanFields) -> None:
         self._fields = fields
@@ -144,8 +149,8 @@ class TextWitness:
     def confirming_scan(self, action: Action) -> int | None:
         """Returns the line of the scan that confirms the text of a typing action.
 
-        The result is the first of the next `SCANS_AFTER` scans in which a field has gained the
-        text. None: no field has gained the text in these scans.
+        The scan is the first of the next `SCANS_AFTER` scans in which a field has gained the text.
+        Returns None if no field has gained the text in these scans.
         """
         key = (action.text or "", action.press_ms, action.end_ms)
         if key not in self._confirmed:
@@ -167,19 +172,19 @@ class TextWitness:
     def gain(
         self, number: int, actions: Sequence[Action], *, ends_composition: bool
     ) -> _Gain | None:
-        """Returns the text that a typing action added to the only field that changed.
+        """Returns the text that a field gained by a typing action.
 
-        The last scan before the action is compared with the first scan after it. No other action
-        between these scans may have changed a field.
+        The last scan before the action is compared with the first scan after the action. Exactly
+        one field must have changed between these scans, and no other action may have changed it.
 
         Args:
             number: index of the action in `actions`.
-            actions: of the recording.
+            actions: actions of the recording.
             ends_composition: whether the next action is an Enter that only ends the composition of
                 an input method.
 
         Returns:
-            The gained text; None: unknown.
+            The gained text and its scan, or None if the gained text is unknown.
         """
         action = actions[number]
         before = self._fields.before(action.press_ms)
@@ -205,8 +210,9 @@ class TextWitness:
     def _only_edit(self, before: LoggedScan, after: LoggedScan) -> tuple[Field, Edit] | None:
         """Returns the only field whose text changed between two scans, and the change.
 
-        Several elements may show the same field; then all of them gained the same text. None: no
-        field changed, several fields changed, or a new field has the focus.
+        Several elements that gained the same text count as one field, because they may show the
+        same field. Returns None if no field changed, if several fields changed, or if a new field
+        with a text has the focus.
         """
         edits: list[tuple[Field, Edit]] = []
         gained_texts: set[str] = set()
@@ -221,7 +227,7 @@ class TextWitness:
 
 
 def _gained_text(sought: str, before: str, after: str) -> bool:
-    """Returns whether a field has gained the text `sought`, given its texts before and after."""
+    """Returns whether a field gained the text `sought` when its text changed to `after`."""
     gained = edit_between(before, after).gained.strip()
     if sought in {gained, after.strip()} or _same_number(sought, after):
         return True
@@ -229,7 +235,7 @@ def _gained_text(sought: str, before: str, after: str) -> bool:
 
 
 def _same_number(typed: str, shown: str) -> bool:
-    """Returns whether a spin button shows a typed number in another form, such as 2.0 for 2."""
+    """Returns whether a field shows the typed number in another format, such as 2.0 for 2."""
     try:
         return float(typed) == float(shown)
     except ValueError:
@@ -237,9 +243,9 @@ def _same_number(typed: str, shown: str) -> bool:
 
 
 def _is_harmless(action: Action, field: Field | None = None) -> bool:
-    """Returns whether an action certainly changes no field, such as a scroll.
+    """Returns whether an action, such as a scroll, certainly changes the text of no field.
 
-    A left click into `field` is harmless, too.
+    A left click into `field` does not change a text, either.
     """
     if action.action_type in _HARMLESS:
         return True
@@ -258,8 +264,8 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 def contradicts(gained: str, typed: str) -> bool:
     """Returns whether a field gained a text that typing `typed` cannot explain.
 
-    Other number or date formats and another case do not contradict the typed text. Neither does a
-    text that the field completed or cut.
+    Differences in number format, date format and case are no contradiction. Nor is a text that the
+    field completed or shortened.
     """
     field = gained.translate(_FORMATTING).casefold()
     keys = typed.translate(_FORMATTING).casefold()
@@ -269,10 +275,11 @@ def contradicts(gained: str, typed: str) -> bool:
 
 
 class TextReader:
-    """Chooses the keyboard layouts of a recording by its scans, and judges each typed text.
+    """Chooses the keyboard layouts of a recording by its scans, and rates each typed text.
 
     Attributes:
-        layouts: the layout of each stretch, and why it was chosen; set by `read`.
+        layouts: the layout of each stretch of the recording, with the reason. `read` sets this
+            attribute.
     """
 
     def __init__(
@@ -301,7 +308,7 @@ class TextReader:
         self.layouts: tuple[ChosenLayout, ...] = ()
 
     def read(self) -> Segmentation:
-        """Returns the actions of the recording, with evidence and doubt about each typed text."""
+        """Returns the actions of the recording. Each typed text has evidence and perhaps a flag."""
         usual = self._segment(self._stretches)
         self._stretches = self._stretches.switched_at(usual.switch_lines)
         if len(self._stretches.stretches) > 1:
@@ -320,7 +327,10 @@ class TextReader:
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns for each stretch how many characters the scans confirm with a layout (cached)."""
+        """Returns the number of characters in each stretch that scans confirm with a layout.
+
+        The result is cached.
+        """
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):
@@ -331,16 +341,16 @@ class TextReader:
         return self._scores[layout, locks]
 
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
-        """Chooses the layout of each stretch: the layout with which scans confirm most characters.
+        """Chooses for each stretch the layout with which scans confirm the most characters.
 
-        If scans confirm equally many, the usual layout is chosen. `usual` are the actions of the
-        recording with the usual layout.
+        If no layout is better than the usual layout, the usual layout is chosen. `usual` contains
+        the actions of the recording with the usual layout.
         """
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
         layouts = [self._language.keyboard.layout]
         if not self._language.certain or len(self._stretches.stretches) > 1:
-            # The first of equal layouts is chosen below, so the usual layout stays first.
+            # The usual layout comes first, because the first of equally good layouts is chosen.
             layouts = list(dict.fromkeys([*layouts, *LAYOUTS]))
         all_locks = [Locks(), Locks(caps=True)]
         if self._keypad:
@@ -355,17 +365,23 @@ class TextReader:
         return Keyboards(tuple(stretches), best_locks)
 
     def _best_score(self, layouts: Sequence[str], locks: Locks) -> int:
-        """Returns how many characters the scans confirm in total with the best layouts."""
+        """Returns the number of characters that scans confirm with the best layout per stretch."""
         scores_of_layouts = [self._scores_of(layout, locks) for layout in layouts]
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether a text has no unknown keys, and scans confirm it: the layout is right."""
+        """Returns whether a text shows that the layout is right.
+
+        The text must have no unknown keys, and a scan must confirm the text.
+        """
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 
     def _judge(self, result: Segmentation, keyboards: Keyboards) -> None:
-        """Sets evidence and doubt of typing actions, and drops Enters that end compositions."""
+        """Rates the evidence for each typed text, and flags texts that may be wrong.
+
+        Also drops each Enter that only ended the composition of an input method.
+        """
         composition_enters: list[Action] = []
         gained_texts: dict[int, str] = {}
         for number, action in enumerate(result.actions):
@@ -407,9 +423,10 @@ class TextReader:
     def _composition_enter(self, number: int, actions: Sequence[Action]) -> Action | None:
         """Returns the Enter after a text if it only ends the composition of an input method.
 
-        Enter ends Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition,
-        so an Enter after a space or a digit has an effect of its own. In Korean, every Enter has an
-        effect of its own. None: no Enter follows, or the Enter has an effect of its own.
+        Returns None if no Enter follows, or if the Enter has an effect of its own. Enter ends
+        Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition, so an
+        Enter after a space or a digit has an effect of its own. In Korean, every Enter has an
+        effect of its own.
         """
         if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
             return None
@@ -422,7 +439,7 @@ class TextReader:
     ) -> None:
         """Flags texts that may be wrong, and removes the flag where scans confirm the keyboard.
 
-        `from_field` are the indexes of the actions whose text comes from a field.
+        `from_field` contains the indexes of the actions whose text is taken from a field.
         """
         support = _Support(result.actions, keyboards, from_field)
         for number, action in enumerate(result.actions):
@@ -453,11 +470,14 @@ class TextReader:
     def _may_be_other(
         self, action: Action, result: Segmentation, keyboards: Keyboards, support: "_Support"
     ) -> bool:
-        """Returns whether an unseen text may be wrong.
+        """Returns whether a text that no scan shows may be wrong.
 
-        The text may be wrong if an input method may have written another text, if Caps Lock may
-        have been off, if the layout may have been switched and no scan confirms a text since then,
-        or if another plausible layout reads the keys as another text.
+        Such a text may be wrong in four cases:
+
+        - An input method may have written another text.
+        - The layout may have been switched, and no scan confirms a text typed since then.
+        - Caps Lock may have been off.
+        - The same keys give another text with another plausible layout.
         """
         text = action.text or ""
         if not text.strip():
@@ -481,9 +501,9 @@ class TextReader:
     def _plausible(self, stretch: int, keyboards: Keyboards) -> Iterator[str]:
         """Yields the layouts that the person may have in a stretch instead of the chosen layout.
 
-        Candidates are the usual layout and the US layout, and US-International for languages with
-        accents. Layouts with which scans confirm fewer characters than with the chosen layout are
-        left out. The US layout is also left out if AltGr was used.
+        Candidates are the usual layout, the US layout, and for languages with accents also
+        US-International. A candidate is left out if scans confirm fewer characters with it than
+        with the chosen layout. The US layout is also left out if AltGr was used.
         """
         usual = self._language.keyboard
         chosen = keyboards.stretches[stretch].keyboard.layout
@@ -502,7 +522,7 @@ class TextReader:
                 yield layout
 
     def _described(self, keyboards: Keyboards, support: "_Support") -> Iterator[ChosenLayout]:
-        """Yields the chosen layout of each stretch with its reason."""
+        """Yields the chosen layout of each stretch, with the reason for the choice."""
         locks = []
         if keyboards.locks.caps:
             locks.append("Caps Lock on")
@@ -526,15 +546,15 @@ class TextReader:
 
 
 class _Support:
-    """Facts that the confirmed texts of a stretch prove, and that concern its unseen texts.
+    """Conclusions from the confirmed texts of each stretch about the texts that no scan shows.
 
     Attributes:
-        confirmed: number of confirmed texts, for each stretch.
+        confirmed: number of confirmed texts in each stretch.
         guesses_confirmed: indexes of stretches with a confirmed text that depends on the layout.
-        latin: indexes of stretches with confirmed Latin letters and without a text that an input
+        latin: indexes of stretches with confirmed Latin letters and without any text that an input
             method wrote.
-        mixed_case: indexes of stretches with a confirmed text that has lower and upper case. Such a
-            text proves the state of Caps Lock.
+        mixed_case: indexes of stretches with a confirmed text in lower and upper case. Such a text
+            proves the state of Caps Lock.
     """
 
     def __init__(
@@ -568,24 +588,25 @@ def _typing(actions: Sequence[Action]) -> Iterator[Action]:
 
 
 def _keyboard(layout: str) -> Keyboard:
-    """Returns a keyboard by the name of its layout."""
+    """Returns the keyboard with the layout of this name."""
     return Keyboard(next(name for name in LAYOUTS if name == layout))
 
 
 def _is_composed(gained: str, action: Action) -> bool:
-    """Returns whether an input method may have written a gained text.
+    """Returns whether an input method may have written the text that a field gained.
 
-    Such a text has letters beyond ASCII, and at most `MOST_GAINED` characters for each event of the
-    typing action.
+    The text must contain letters beyond ASCII, and must have at most `MOST_GAINED` characters for
+    each event of the typing action.
     """
     is_foreign = any(char.isalpha() and not char.isascii() for char in gained)
     return is_foreign and len(gained) <= MOST_GAINED * len(action.events)
 
 
 def _text_of(actions: Sequence[Action], action: Action) -> str:
-    """Returns the text of an action's events when read with another layout.
+    """Returns the text that the events of an action have with another layout.
 
-    `actions` are the actions of the recording with the other layout. Hotkeys are in brackets.
+    `actions` contains the actions of the recording with the other layout. Hotkeys are written in
+    brackets.
     """
     events = set(action.events)
     text = ""
@@ -600,7 +621,7 @@ def _text_of(actions: Sequence[Action], action: Action) -> str:
 
 
 def evidence_counts(actions: Sequence[Action]) -> Mapping[str, int]:
-    """Counts the typed texts by their evidence."""
+    """Counts typed texts by the value of `text_evidence`."""
     counts = dict.fromkeys(map(str, TextEvidence), 0)
     for action in _typing(actions):
         if action.text_evidence:

@@ -1,8 +1,8 @@
-"""Joins typed characters to texts, and reports unknown input.
+"""Joins typed characters into texts, and reports unknown input.
 
-A Backspace removes a character, a dead key joins the next character, and a key with an unknown
-character splits a text. Problems never quote a text, because it may be private. grouping.py decides
-when typing begins and ends.
+A Backspace removes a character. A dead key is combined with the next character. A key with an
+unknown character splits a text. Problems never quote a typed text, because it may be private.
+grouping.py decides when typing begins and ends.
 """
 
 import unicodedata
@@ -33,9 +33,10 @@ from demo_pipeline.recording.key_names import (
 UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed an unknown character
 SEEN_MS = 300  # shortest break between two keys in which a person can react to a new screen
 # Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
-# In the recordings of locked screens, the break was 2.5 s.
+# In recordings of locked screens, the break was 2.5 s.
 LONG_REST_MS = 1000
-# Characters; longer typing is a text, while shorter typing may be a command (q in a pager).
+# Maximum number of characters of typing that may be a command, such as q in a pager. Longer typing
+# is a text.
 COMMAND_LENGTH = 4
 
 
@@ -45,13 +46,14 @@ class TypedPart:
 
     Attributes:
         gestures: in time order.
-        text: the remaining text; empty: everything was erased, or nothing is known.
-        reason: if the text is empty, why the events are part of no action.
-        continued: whether another part precedes this part, with a break between both in which the
-            screen may have changed.
-        after_long_rest: whether the text before the break is longer than a command. Then the parts
-            before and after the break become separate actions only if the screen was dark or locked
-            during the break.
+        text: the text after all Backspaces. Empty if everything was erased, or if the characters
+            are unknown.
+        reason: reason why the events belong to no action, used if the text is empty.
+        continued: whether the part follows another part of the same typing after a break in which
+            the screen may have changed.
+        after_long_rest: whether the text before the break is longer than a command. If so, the
+            parts before and after the break become separate steps only if the screen was dark or
+            locked during the break.
     """
 
     gestures: list[Gesture]
@@ -83,16 +85,16 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []  # indexes of the gestures before which there was a break
-        # The indexes in `_rests` for which the text before the break is longer than a command.
+        # The breaks in `_rests` whose text before the break is longer than a command.
         self._long_rests: set[int] = set()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to erase, so that a Backspace would erase older text."""
+        """Whether a Backspace would erase older text, because this group has no text left."""
         return not self._typed
 
     def add(self, gesture: Gesture) -> None:
-        """Adds a character or a dead key, or a Backspace, which erases the last of these."""
+        """Adds a character, a dead key or a Backspace, which erases the last character."""
         position = len(self._gestures)
         if self._typed and not gesture.repeat:
             may_be_command = len(self._typed) <= COMMAND_LENGTH
@@ -119,10 +121,10 @@ class TypedText:
         self._rests = [rest for rest in self._rests if rest <= erased.position]
 
     def parts(self) -> Iterator[TypedPart]:
-        """Yields the parts of the typing in order, split at unknown characters that remain.
+        """Yields the parts of the typing in order, split at unknown characters.
 
-        Without unknown characters, the typing is split at breaks in which the person may have seen
-        another screen.
+        Erased characters are ignored. If no unknown character remains, the typing is split at
+        breaks in which the person may have seen another screen.
         """
         unknown = [char.position for char in self._typed if not char.text and not char.dead]
         if not unknown:
@@ -140,7 +142,7 @@ class TypedText:
         yield from self._part(start, len(self._gestures), is_split=True, doubt=doubt)
 
     def _split_at_rests(self) -> Iterator[TypedPart]:
-        """Yields the parts of the typing in order, split at breaks between characters that stay."""
+        """Yields the parts of the typing in order, split at breaks between remaining characters."""
         starts = [0]
         remaining = [char.position for char in self._typed]
         for rest in self._rests:
@@ -160,8 +162,8 @@ class TypedText:
         Args:
             start: index of the first gesture.
             end: index after the last gesture.
-            is_split: whether an unknown character is next to the part. Then the part is flagged.
-            doubt: more flags for the part.
+            is_split: whether an unknown character is next to the part. If so, the part is flagged.
+            doubt: additional flags for a part next to an unknown character.
         """
         gestures = self._gestures[start:end]
         if not gestures:
@@ -198,7 +200,7 @@ _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the
 def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
     """Reports unknown keys and buttons, unknown characters, and scrolls with an unclear unit.
 
-    Each problem counts the presses of a key or button, and names the line of the first.
+    Each problem counts the presses of a key or button, and names the line of the first press.
 
     Args:
         folder: output of the `actions` stage.

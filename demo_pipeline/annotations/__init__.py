@@ -1,1 +1,1 @@
-"""Annotations: verdicts, grades, thoughts and other wordings by people, models and rules."""
+"""Collects annotations by people, models and rules: verdicts, grades, thoughts and rewordings."""

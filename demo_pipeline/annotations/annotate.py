@@ -1,7 +1,8 @@
 """Runs annotation providers over demonstrations, and estimates the cost of asking a model.
 
-Each annotation document is stored as soon as it arrives. A run after an interruption therefore asks
-only the remaining questions.
+A provider produces annotations, for example with a model on a server or from a file. Each
+annotation is stored as soon as it arrives. A run after an interruption therefore asks only the
+remaining questions.
 """
 
 import logging
@@ -34,8 +35,8 @@ class Estimate:
     """The cost of asking a model.
 
     Attributes:
-        demonstrations: number of demonstrations with open questions.
-        requests: number of requests, without repeated attempts.
+        demonstrations: number of demonstrations with unanswered questions.
+        requests: number of requests, without retries.
         tokens: approximate number of tokens in the requests, without the answers.
         pictures: number of images in the requests.
     """
@@ -51,14 +52,14 @@ class AnnotateCounts:
     """The counts of a run of annotation providers.
 
     Attributes:
-        written: number of new documents with at least one value.
-        existing: number of documents that the store contained before.
-        escaped: number of escapes in new documents: of tags, and of texts with other special
-            characters.
-        refused: reason → number of refused answers.
-        gave_up: number of questions whose answers were all refused. Later runs do not ask them
-            again.
-        problems: why demonstrations could not be annotated.
+        written: number of new annotation documents with at least one value.
+        existing: number of annotation documents that the store already contained.
+        escaped: number of escaped tags in new documents, plus the number of texts with other
+            escaped characters.
+        refused: reason → number of answers refused for this reason.
+        gave_up: number of questions whose answers were all refused. Later runs do not ask these
+            questions again.
+        problems: problems because of which demonstrations could not be annotated.
     """
 
     written: int = 0
@@ -119,12 +120,13 @@ def annotate_all(
 
     Args:
         ids: ids of the demonstrations.
-        on_document: is called after each document, new or existing.
-        privacy: trajectories and annotations are redacted by these settings.
+        on_document: function to call after each annotation document, new or existing.
+        privacy: settings for the redaction of trajectories and annotations.
         dry_run: whether to write nothing, and to count the documents that would be written.
 
     Raises:
-        ValueError: a server cannot be used. Answers that arrived before stay in the store.
+        ValueError: a server cannot be used. Answers that arrived before the error stay in the
+            store.
     """
     counts = AnnotateCounts()
     reviews = Reviews(store)
@@ -161,9 +163,9 @@ def _no_trajectory(name: str) -> Problem:
 
 
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
-    """Yields the steps that the stage `triage` found to be undone by the next step.
+    """Yields the steps that the next step undoes, as found by the stage `triage`.
 
-    Yields none if the demonstration has no output of this stage.
+    Yields nothing if the stage has no output for the demonstration.
     """
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]
@@ -174,7 +176,7 @@ def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
 
 
 def quest_objectives(store: Store, demonstration: str) -> Sequence[str]:
-    """Returns the objectives of the recording's quest, redacted; empty without a quest."""
+    """Returns the redacted objectives of the quest (the recorded task), or an empty sequence."""
     rows = read_provenance(open_shown(store, demonstration)[0] / PROVENANCE_FILE)
     if not rows:
         return ()

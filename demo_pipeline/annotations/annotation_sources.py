@@ -1,7 +1,7 @@
-"""The sources of annotations: a model on a server, rules, and two kinds of files.
+"""Gets annotations from a model on a server, from rules, and from two kinds of files.
 
-An answer or a line in the wrong format is refused. The reason is a fixed word, because the text of
-the answer or line may be private.
+An answer of a model or a line of a file is refused if its format is wrong. The reason is a fixed
+word that does not quote the text, because the text may be private.
 """
 
 import asyncio
@@ -34,20 +34,23 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
 from demo_pipeline.problems import Problem
 
-_ATTEMPTS = 2  # a question is asked once more if its answer is refused
+_ATTEMPTS = 2  # maximum number of times to ask a question whose answer is refused
 _MOST_ANSWER = 100_000  # characters; longer answers are refused
 _FENCED = re.compile(r"\A\s*(?:<think>.*?</think>\s*)?```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 
 Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
-"""Yields annotation documents of a demonstration, each as soon as it is there."""
+"""A function that yields annotation documents of a demonstration, each as soon as it is ready."""
 
 
 @dataclass
 class Budget:
-    """The number of questions that may still be asked; None: no limit.
+    """The number of questions that may still be asked.
 
     Several providers may share a budget.
+
+    Attributes:
+        left: number of questions, or None if there is no limit.
     """
 
     left: int | None = None
@@ -63,14 +66,17 @@ class Budget:
 
 @dataclass
 class ModelProvider:
-    """Asks a model on a server about demonstrations; it is a `Provider`.
+    """A `Provider` that asks a model on a server about demonstrations.
 
     Attributes:
-        model: name of the model, in the requests and as the author of its annotations.
+        server: the server that answers the requests.
+        model: name of the model, in the requests and as the author of the annotations.
         prompts: the kinds of questions to ask.
-        at_once: number of requests at the same time.
-        objectives: takes the id of a demonstration, and returns the objectives of its quest.
-        unanswered: reason → number of questions without an answer. The next run asks them again.
+        at_once: maximum number of parallel requests.
+        objectives: function from the id of a demonstration to the objectives of its quest, that is,
+            of the recorded task.
+        unanswered: reason → number of questions without an answer for this reason. The next run
+            asks these questions again.
         budget: limits the number of questions.
     """
 
@@ -83,7 +89,7 @@ class ModelProvider:
     budget: Budget = field(default_factory=Budget)
 
     def questions(self, judged: JudgedDemonstration) -> list[ModelQuestion]:
-        """Returns the questions about a demonstration that no stored document answers."""
+        """Returns the questions about a demonstration that have no answer in the store."""
         steps: list[int | None] = [step.index for step in judged.trajectory.steps]
         if not steps:
             return []
@@ -101,7 +107,7 @@ class ModelProvider:
         return [ModelQuestion(judged, prompt, step, objectives) for prompt, step in unanswered]
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """Asks the questions that have no answer yet, within the budget, and yields the answers.
+        """Asks the unanswered questions, within the budget, and yields the answers.
 
         Raises:
             ValueError: the server cannot be used; see `Endpoint.ask`.
@@ -115,11 +121,11 @@ class ModelProvider:
                     yield answer
 
     async def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
-        """Asks a question, and once more if the answer is refused.
+        """Asks a question, and asks again if the answer is refused.
 
         Returns:
-            The document with the answer, which is empty if both answers were refused; or the reason
-            why the question has no answer.
+            The document with the answer, or the reason why the server gave no answer. If both
+            answers were refused, the document contains no values.
         """
         refused: list[str] = []
         answer = ""
@@ -160,7 +166,7 @@ class ModelProvider:
 
 
 def answer_text(chat: Any) -> str:
-    """Returns the text of a chat completion in OpenAI's format; empty if it has no text."""
+    """Returns the text of a chat completion in OpenAI's format, or "" if it has no text."""
     try:
         content = chat["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
@@ -169,7 +175,7 @@ def answer_text(chat: Any) -> str:
 
 
 def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
-    """Reads an answer, which is JSON, possibly in a code fence or after `<think>` tags.
+    """Parses the JSON answer of a model, possibly in a code fence or after `<think>` tags.
 
     Returns:
         Kind of annotation → value.
@@ -196,13 +202,13 @@ def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
 
 
 def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
-    """Returns a provider that annotates by two rules, without a model.
+    """Returns a provider that annotates with two rules and without a model.
 
-    The reasoning sentence of a step becomes its thought. A step that the next step undoes is
-    redundant.
+    The reasoning sentence of a step becomes the thought of the step. A step that the next step
+    undoes is annotated as redundant.
 
     Args:
-        undone: takes the id of a demonstration, and returns the steps that the next step undoes.
+        undone: function from the id of a demonstration to the steps that the next step undoes.
     """
 
     def documents(judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
@@ -219,13 +225,14 @@ def rule_provider(undone: Callable[[str], Iterable[int]]) -> Provider:
 
 @dataclass
 class FileProvider:
-    """Imports annotations from JSON Lines; it is a `Provider`.
+    """A `Provider` that imports annotations from a file in JSON Lines format.
 
     Attributes:
+        path: the file.
         member: the JSON member of a line that contains the demonstration id.
-        read: converts a line to documents.
-        lines: demonstration id → number and content of each of its lines.
-        problems: why lines could not be imported.
+        read: function that converts a line to annotation documents.
+        lines: demonstration id → line number and content of each line about the demonstration.
+        problems: problems because of which lines could not be imported.
     """
 
     path: Path
@@ -249,9 +256,9 @@ class FileProvider:
                     self._refuse(number, "not_json")
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """Yields the documents of the lines about a demonstration.
+        """Yields the annotation documents of the lines about a demonstration.
 
-        If a part of a line is wrong, nothing of this line is imported.
+        If any part of a line is not valid, the whole line is left out.
         """
         for number, line in self.lines.get(judged.id, ()):
             try:
@@ -287,7 +294,7 @@ def import_lines(path: Path) -> FileProvider:
 
     Required members of a line: demonstration, kind, value, source, author. Optional members: step,
     variant, prompt, time, judged. Without `step`, the annotation is about the whole demonstration.
-    Without `judged`, it is about the current content.
+    Without `judged`, the annotation is about the current content.
 
     Raises:
         OSError: the file cannot be read.
@@ -296,7 +303,7 @@ def import_lines(path: Path) -> FileProvider:
 
 
 def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[AnnotationDocument]:
-    """Converts a line of the file of `import_lines` to a document."""
+    """Converts a line of a file for `import_lines` to an annotation document."""
     name = line.get("kind")
     if name == AnnotationKind.INSTRUCTION_VARIANT:
         name = line.get("variant")
@@ -309,7 +316,7 @@ def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[
     yield judged.document(line.get("step"), {name: line["value"]}, **given)
 
 
-# Field in the generator's output → kind of annotation.
+# Field in the output of OpenCUA's thought generator → kind of annotation.
 _STEP_FIELDS = {**AGENTNET_STEP_FIELDS, "action": "caption"}
 _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 
@@ -317,13 +324,14 @@ _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:
     """Returns a provider that imports the output of OpenCUA's thought generator.
 
-    The input of the generator was an `agentnet` export. A line is refused if the code of a step
-    differs from the code that the export would contain now.
+    The input of the generator was a dataset that the export `agentnet` wrote. A line is refused if
+    the code of a step differs from the code that the export would contain now.
 
     Args:
-        path: JSON Lines with one task in each line.
+        path: file in JSON Lines format with one task in each line.
         model: name of the model that the generator used.
-        code_of: returns the code of a step in the export; empty: the step is not exported.
+        code_of: function that returns the code of a step in the export, or "" if the export leaves
+            out the step.
 
     Raises:
         OSError: the file cannot be read.
@@ -337,7 +345,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
-        # Each has a step (None: the whole), its fields, and `_STEP_FIELDS` or `_TASK_FIELDS`.
+        # For each step: its number, its fields, and the kinds of annotations of these fields. The
+        # last item is about the whole demonstration and has the number None.
         statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])
@@ -370,7 +379,7 @@ def _number(demonstration: str, image: str) -> int:
     """Returns the step number in the name of an exported image, `<demonstration>_<number>.png`.
 
     Raises:
-        RefusedValueError: the image is not one of this demonstration.
+        RefusedValueError: the name is not the name of an image of this demonstration.
     """
     name, _, rest = image.rpartition("_")
     digits = rest.removesuffix(".png")

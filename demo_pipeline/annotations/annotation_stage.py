@@ -1,7 +1,7 @@
-"""The stage `annotations`: a table of all annotations of a demonstration.
+"""Declares the pipeline stage `annotations`, which lists all annotations of a demonstration.
 
-The table says which annotations the datasets use. The stage reads stored annotations and asks no
-server.
+The table says which annotations the datasets use. The stage reads annotations from the store, and
+sends no requests to a server.
 """
 
 import json
@@ -44,9 +44,9 @@ class _StoredAnnotations:
     """The stored annotations of a demonstration, and people's decisions about it.
 
     Attributes:
-        trajectory: the version that is annotated.
-        documents: keys of the annotation documents. Documents never change: the keys are enough to
-            notice new ones, and only the build reads the documents.
+        trajectory: the version of the trajectory that is annotated.
+        documents: keys of the annotation documents. Documents never change, so the keys are enough
+            to detect new documents. Only the build reads the documents.
     """
 
     store: Store
@@ -59,7 +59,10 @@ class _StoredAnnotations:
 def _stored_annotations(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Lists the annotations and decisions, with fingerprints that change if one is added."""
+    """Lists the annotations and decisions about a demonstration.
+
+    Their fingerprints change if an annotation or a decision is added.
+    """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.about(demonstration))
@@ -114,7 +117,10 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the table; at most one annotation for each step, kind and variant is effective."""
+    """Checks the files, the columns and the values of the table.
+
+    For each step, kind and variant, at most one annotation may be effective.
+    """
     problems = differing_files(out, {}, {ANNOTATIONS_FILE})
     problems = problems or schema_problems(out / ANNOTATIONS_FILE, ANNOTATIONS_SCHEMA)
     if problems:

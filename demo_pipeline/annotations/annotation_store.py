@@ -1,8 +1,8 @@
 """Stores annotations as `annotations/<demonstration>/<key>.json`.
 
-A document contains one answer of a model or one imported line, and never changes. Its key is a hash
-of the judged content, the author and the prompt. If the key exists, the question was answered
-before and is not asked again.
+A document contains one answer of a model or one imported line, and never changes. The key of a
+model's answer is a hash of the judged content, the model and the prompt. If the key exists, the
+question was answered before and is not asked again.
 """
 
 import logging
@@ -49,14 +49,16 @@ class AnnotationDocument(Document):
     """A stored answer of a model, or a stored line of an import.
 
     Attributes:
-        step, judged, source, author, prompt, time: see `Annotation`, where `step` is `step_index`.
-        asked: whether it is the answer of a server. The key of such a document depends on the
-            question only; other keys depend on the values as well.
-        values: kind → value. A wording of the instruction has its name in `VARIANTS` as kind.
+        step: as `step_index` in `Annotation`.
+        judged, source, author, prompt, time: as in `Annotation`.
+        asked: whether the document is an answer from a server. The key of such a document depends
+            only on the question. All other keys depend on the values as well.
+        values: kind of annotation → value. For a rewording of the instruction, the name in
+            `VARIANTS` replaces the kind.
         escaped: number of escaped tags, plus the number of values with other escaped characters.
-        refused: the reason for each refused answer, one word. If all answers to the question were
+        refused: a word with the reason for each refused answer. If all answers to the question were
             refused, `values` is empty.
-        answer: the last refused answer, shortened; empty if the last answer was not refused.
+        answer: the last answer, shortened, if all answers were refused. Otherwise empty.
     """
 
     demonstration: Text
@@ -81,7 +83,7 @@ class AnnotationDocument(Document):
         return _key(self.demonstration, *parts)
 
     def annotations(self) -> Iterator[Annotation]:
-        """Yields the annotations, without values that are not valid for their kind."""
+        """Yields the annotations in the document. Values not valid for their kind are left out."""
         for name, value in self.values.items():
             try:
                 checked, _ = checked_annotation(kind_of(name), value, self.step)
@@ -106,7 +108,10 @@ def _key(demonstration: str, *parts: Any) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Returns the kind of a value by its name; all wordings of the instruction have one kind."""
+    """Returns the kind of annotation for a name in `AnnotationDocument.values`.
+
+    The names in `VARIANTS`, for rewordings of the instruction, all have the same kind.
+    """
     if name in VARIANTS:
         return AnnotationKind.INSTRUCTION_VARIANT.value
     return name
@@ -117,8 +122,9 @@ class JudgedDemonstration:
     """A demonstration with people's corrections, ready to be annotated.
 
     Attributes:
-        trajectory: the trajectory with the corrections; its notes are the effective annotations.
-        digests: step, end or whole → hash of its content; see `judged_digests`.
+        id: id of the demonstration.
+        trajectory: the trajectory with the corrections. Its notes are the effective annotations.
+        digests: hashes of the content that annotations judge, as returned by `judged_digests`.
         decided: annotations that people made on the review page.
         documents: keys of the stored annotation documents.
         bad_steps: numbers of the steps that people marked as bad.
@@ -132,7 +138,10 @@ class JudgedDemonstration:
     bad_steps: frozenset[int] = field(default=frozenset())
 
     def asked_key(self, step: int | None, author: str, prompt: str) -> str:
-        """Returns the key of a model's answer about the current content of a step or the whole."""
+        """Returns the key of a model's answer about the current content.
+
+        `step` is the number of the step, or None for a question about the whole demonstration.
+        """
         return _key(self.id, step, self.digests[step], "model", author, prompt)
 
     def document(
@@ -141,8 +150,10 @@ class JudgedDemonstration:
         """Returns a new document about the current content of the demonstration.
 
         Args:
-            step: number of the step; last step + 1 for the end, None for the whole demonstration.
-            values: see `AnnotationDocument`; special characters in texts are escaped.
+            step: number of the step, or last step + 1 for the end, or None for the whole
+                demonstration.
+            values: values as in `AnnotationDocument`. Special characters in their texts will be
+                escaped.
             members: other members of the document, at least `source` and `author`.
 
         Raises:
@@ -182,10 +193,10 @@ class JudgedDemonstration:
 def judge_demonstration(
     folder: Path, subject: Subject, decisions: Iterable[Decision]
 ) -> JudgedDemonstration:
-    """Reads a trajectory and applies people's corrections; its notes stay empty.
+    """Reads a trajectory and applies people's corrections, without adding notes.
 
     Args:
-        folder: folder of the trajectory, original or redacted.
+        folder: folder of the trajectory, either original or redacted.
         subject: the version of the trajectory.
         decisions: all decisions about the demonstration.
 
@@ -208,7 +219,7 @@ def document_keys(store: Store, demonstration: str) -> list[str]:
 
 
 def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocument]:
-    """Reads annotation documents. The log warns of damaged ones, which are left out.
+    """Reads annotation documents. Damaged documents are left out with a warning in the log.
 
     A document also counts as damaged if its content does not match its key.
     """
@@ -228,7 +239,7 @@ def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocume
 def open_judged(
     store: Store, demonstration: str, reviews: Reviews, privacy: PrivacySettings
 ) -> JudgedDemonstration:
-    """Opens the published trajectory of a demonstration with its annotations, both redacted.
+    """Opens the current trajectory of a demonstration with its annotations, both redacted.
 
     Raises:
         MissingOutput: the demonstration has no trajectory that may be shown; see `open_shown`.

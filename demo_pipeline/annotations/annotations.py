@@ -1,9 +1,9 @@
-"""Annotations: statements of a person, a model or a rule about a step or a whole demonstration.
+"""Defines the kinds of annotations, their values, and the columns of their table.
 
-Defines the kinds of annotations, their values, and the columns of their table. If several
-annotations are about the same thing, one of them is effective, that is, datasets use it. Each
-annotation contains a hash of the content that was judged. If the content changes, the annotation is
-stale: it stays in the table, but is not used.
+An annotation is a statement of a person, a model or a rule about a step or a whole demonstration.
+If there are several annotations of the same kind about the same step, datasets use only one, which
+is called effective. Each annotation contains a hash of the content that was judged. If the content
+changes, the annotation is stale. Stale annotations stay in the table, but are not used.
 """
 
 import re
@@ -32,15 +32,16 @@ from demo_pipeline.review.decisions import (
     Value,
 )
 
-MOST_ANNOTATED = 10_000  # maximum length of a text; people's thoughts have a few hundred characters
+# Maximum number of characters of a text. Thoughts that people write have a few hundred characters.
+MOST_ANNOTATED = 10_000
 
 
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
     The kinds up to `reflection` are about a step or the end. The kinds from `reflection` on are
-    about the whole demonstration. Thus `reflection` is in both groups: about the whole, it gives
-    the reason for the scores. Scores are integers from 0 to 10.
+    about the whole demonstration. `reflection` is in both groups: for the whole demonstration, it
+    gives the reason for the scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -59,7 +60,7 @@ class AnnotationKind(StrEnum):
 
 SOURCES = ("human", "model", "rule")  # a source overrides the sources after it
 VARIANTS = ("brief", "plain", "detailed", "actual", "natural")
-"""Names of the wordings of an instruction: three degrees of detail, and two of AgentNet."""
+"""Names of rewordings of the instruction: three degrees of detail, and two types from AgentNet."""
 VERDICTS = frozenset({"step_correct", "step_redundant", "task_completed"})
 SCORES = frozenset({"alignment", "efficiency", "difficulty"})
 _OF_STEPS = frozenset(list(AnnotationKind)[:6])
@@ -68,7 +69,7 @@ _TAG = re.compile(r"<([/!?|A-Za-z][^<>]*)>")
 
 
 class RefusedValueError(ValueError):
-    """A value is not valid for its kind. `reason` is a fixed word that never quotes the value."""
+    """The value of an annotation is not valid. `reason` is a word that never quotes the value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -77,10 +78,11 @@ class RefusedValueError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation: the columns of the table that do not depend on other annotations.
+    """An annotation, with the columns of the table that do not depend on other annotations.
 
     Attributes:
-        step_index: number of the step; last step + 1 for the end, None for the whole demonstration.
+        step_index: number of the step, or last step + 1 for the end, or None for the whole
+            demonstration.
         kind: one of `AnnotationKind`.
         variant: one of `VARIANTS` for the kind `instruction_variant`, None for other kinds.
         value: JSON text of a boolean, a score, a text or the subtasks.
@@ -103,7 +105,10 @@ class Annotation:
 
     @property
     def topic(self) -> tuple[int, str, str]:
-        """Step (-1: the whole), kind and variant; one annotation for each topic is effective."""
+        """Step, kind and variant. At most one annotation for each topic is effective.
+
+        The step is -1 for the whole demonstration.
+        """
         step = self.step_index
         if step is None:
             step = -1
@@ -111,7 +116,7 @@ class Annotation:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """A sort key: of the annotations on a topic, the one with the greatest rank is used."""
+        """A sort key. The annotation with the greatest rank for a topic is effective."""
         return (
             -SOURCES.index(self.source),
             self.time,
@@ -132,11 +137,13 @@ def judged_rows(
 ) -> list[dict[str, Any]]:
     """Returns the rows of annotations.parquet, with the effective annotations marked.
 
-    On the same topic, a human's annotation overrides a model's, and a model's overrides a rule's.
-    Among annotations of the same source, the latest is effective. The order of `annotations` does
-    not matter. Equal annotations give one row.
+    For the same step, kind and variant, a human's annotation overrides a model's, and a model's
+    overrides a rule's. Among annotations of the same source, the latest is effective. The order of
+    `annotations` does not matter. Equal annotations become one row.
 
     Args:
+        demonstration: id of the demonstration.
+        annotations: annotations of the demonstration.
         digests: hashes of the current content, see `judged_digests`. Annotations with another hash
             are stale.
     """
@@ -168,14 +175,16 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
     """Checks a value and escapes special characters in its texts.
 
     Args:
-        step: number of a step or the end; None for the whole demonstration.
+        kind: kind of the annotation.
+        value: value of the annotation.
+        step: number of a step or of the end, or None for the whole demonstration.
 
     Returns:
         The value to store, and the number of escapes (see `clean_text`).
 
     Raises:
-        RefusedValueError: the kind does not exist for a step (or for the whole), or the value is
-            not valid for the kind.
+        RefusedValueError: a step, or the whole demonstration, cannot have an annotation of this
+            kind, or the value is not valid for the kind.
     """
     kinds = _OF_WHOLE if step is None else _OF_STEPS
     if kind not in kinds:
@@ -209,7 +218,7 @@ def _is_subtask(value: Any) -> bool:
 
 
 def _in_order(subtasks: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there is a subtask, and each begins after the end of the previous one."""
+    """Whether there is at least one subtask, and the subtasks are in order without overlap."""
     next_step = 0
     for subtask in subtasks:
         if not next_step <= subtask["first"] <= subtask["last"]:
@@ -222,7 +231,8 @@ def clean_text(value: Any) -> tuple[str, int]:
     """Escapes tags, special tokens of models and invisible characters in a text.
 
     Returns:
-        The escaped text, and the number of escaped tags, plus 1 if other characters were escaped.
+        The escaped text, and the number of escapes. Each escaped tag counts as one escape, and all
+        other escaped characters together count as one escape.
 
     Raises:
         RefusedValueError: the value is not a text, is empty, or exceeds `MOST_ANNOTATED`.
@@ -233,7 +243,7 @@ def clean_text(value: Any) -> tuple[str, int]:
         raise RefusedValueError("too_long")
     text = value.replace("\r\n", "\n").strip()
     escaped = 0
-    while True:  # escaping an inner tag may turn the text around it into a tag
+    while True:  # after the escape of an inner tag, the text around it may match as a tag
         text, tags = _TAG.subn(r"[\1]", text)
         if not tags:
             break
@@ -249,9 +259,9 @@ def judged_digests(
 ) -> dict[int | None, str]:
     """Returns SHA-256 hashes of the content that annotations judge.
 
-    The hash of a step covers its screenshot, tree and action. The hash of the end covers the final
-    screenshot, and the hash of the whole covers all of these and the outcome. All hashes also cover
-    the instruction.
+    The hash of a step covers the screenshot, the UI tree and the action of the step. The hash of
+    the end covers the final screenshot. The hash of the whole demonstration covers all steps, the
+    final screenshot and the outcome. All hashes also cover the instruction.
 
     Args:
         subject: the version of the trajectory.
@@ -259,7 +269,8 @@ def judged_digests(
         trajectory: the trajectory after these corrections.
 
     Returns:
-        Number of a step or the end (see `end_of`), or None for the whole → hash.
+        Key → hash. The key is the number of a step or of the end (see `end_of`), or None for the
+        whole demonstration.
     """
 
     def digest(*parts: object) -> str:
@@ -283,7 +294,7 @@ def judged_digests(
 
 
 def end_of(trajectory: Trajectory) -> int:
-    """Returns the number that annotations use for the end: last step + 1."""
+    """Returns the step number of annotations about the end, which is last step + 1."""
     if not trajectory.steps:
         return 0
     return trajectory.steps[-1].index + 1
@@ -292,11 +303,12 @@ def end_of(trajectory: Trajectory) -> int:
 def human_annotations(
     judgement: Judgement, digests: Mapping[int | None, str]
 ) -> Iterator[Annotation]:
-    """Converts people's decisions to annotations; some kinds of decisions give none.
+    """Converts decisions on the review page to annotations. Some kinds of decisions yield none.
 
     Args:
-        digests: hashes of the current content, see `judged_digests`. Annotations of stale decisions
-            get the hash in the decision instead, so that these annotations are stale as well.
+        judgement: the decisions about a demonstration.
+        digests: hashes of the current content, see `judged_digests`. Annotations from stale
+            decisions keep the hash in the decision, so that these annotations are stale as well.
     """
     for decision in judgement.applied:
         yield from _decision_annotations(decision, digests.get(decision.step))
@@ -308,7 +320,8 @@ def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[An
     """Yields the annotations of a decision.
 
     Args:
-        digest: hash of the judged content; None: the hash in the decision is used.
+        decision: the decision.
+        digest: hash of the judged content, or None to use the hash in the decision.
     """
     judged = digest or next(iter(decision.judged.values()), "")
     for kind, value in _kinds_and_values(decision.value):
@@ -324,7 +337,7 @@ def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[An
 
 
 def _kinds_and_values(value: Value) -> list[tuple[str, Any]]:
-    """Returns the kinds and values of the annotations that a decision gives."""
+    """Returns kind and value of each annotation that follows from the value of a decision."""
     match value:
         case BadStep():
             return [("step_correct", False)]
@@ -368,7 +381,7 @@ ANNOTATIONS_SCHEMA = described_schema(
 
 
 def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
-    """Returns the effective annotations in the form of `Trajectory.notes`.
+    """Returns the effective annotations, structured like `Trajectory.notes`.
 
     Args:
         rows: rows of annotations.parquet.
@@ -383,7 +396,7 @@ def row_notes(rows: Iterable[Mapping[str, Any]]) -> Notes:
 
 
 def written_notes(notes: Notes) -> bytes:
-    """Returns notes as one line of JSON, which `parsed_notes` reads."""
+    """Serializes notes of a trajectory as one line of JSON, which `parsed_notes` reads."""
     rows = list[tuple[Any, ...]]()
     for step, notes_of_step in notes.items():
         for name, note in notes_of_step.items():
@@ -400,13 +413,13 @@ def parsed_notes(line: bytes) -> Notes:
 
 
 def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
-    """Yields name, text and source of each annotated wording of the instruction."""
+    """Yields name, text and source of each annotation that is a rewording of the instruction."""
     for name, note in notes.get(None, {}).items():
         if name in VARIANTS:
             yield name, note.value, note.source
 
 
-# AgentNet's field → kind of annotation.
+# Name of a field in AgentNet → kind of annotation.
 AGENTNET_STEP_FIELDS = {
     **{name: name for name in ("observation", "thought", "reflection")},
     "last_step_correct": "step_correct",
@@ -425,12 +438,14 @@ AGENTNET_TASK_FIELDS = {
 def agentnet_fields(
     trajectory: Trajectory, step: int | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns AgentNet's names of fields → notes about a step; for None, about the whole.
+    """Returns the annotations of a step under the names of AgentNet's fields.
 
     CUA-Lite uses the same names.
 
     Args:
-        names: AgentNet's name of a field → kind of annotation.
+        trajectory: the trajectory with its annotations.
+        step: number of the step, or None for annotations of the whole demonstration.
+        names: name of a field in AgentNet → kind of annotation.
     """
     fields = dict[str, Any]()
     for name, kind in names.items():
@@ -443,7 +458,8 @@ def agentnet_fields(
 def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
     """Returns `{"annotation_sources": {kind: "human", "model" or "rule"}}` for a row of an export.
 
-    Returns an empty dictionary if the step, or the whole for None, has no annotations.
+    If `step` is None, the annotations of the whole demonstration are listed. Returns an empty
+    dictionary if there are no annotations.
     """
     sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
     if not sources:

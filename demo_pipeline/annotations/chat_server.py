@@ -1,6 +1,6 @@
 """Sends requests for chat completions in OpenAI's format to a server, several at a time.
 
-Requests are only sent to the given host: redirects are not followed, and proxy settings of the
+Requests are only sent to the given host. Redirects are not followed, and proxy settings of the
 environment are ignored. Errors contain no text of requests or answers.
 """
 
@@ -19,10 +19,12 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHAT_PATH = "/chat/completions"
 _MOST_BYTES = 32 * 2**20  # maximum length of an answer; longer answers are refused
-_FATAL_STATUSES = {401, 403, 404, 405}  # every other request would fail in the same way
-# A retry may succeed after these statuses and after all from 500 on. 0: no answer.
+# HTTP statuses that stop the whole run, because all other requests would fail in the same way.
+_FATAL_STATUSES = {401, 403, 404, 405}
+# HTTP statuses after which a retry may succeed, in addition to all statuses of at least 500. The
+# value 0 means that no answer arrived.
 _TRANSIENT_STATUSES = {0, 408, 409, 425, 429}
-_CONNECTION_ATTEMPTS = 4  # after that many failures to connect, the server counts as not running
+_CONNECTION_ATTEMPTS = 4  # number of failed connections after which the server counts as down
 _LONGEST_PAUSE = 60.0  # maximum time between two attempts, seconds
 _NO_ANSWER = "no answer"
 
@@ -36,11 +38,12 @@ class Endpoint:
 
     Attributes:
         url: the base URL, which ends in `/v1`, or the whole URL of chat completions.
-        key: sent as a bearer token if it is not empty.
+        key: API key, sent as a bearer token if it is not empty.
         attempts: maximum number of attempts for a request.
-        timeout: seconds within which the whole answer must arrive; otherwise the attempt fails.
-        pause: maximum seconds before the second attempt; the maximum doubles with each attempt.
-        sleep: waits for some seconds; replaced in tests.
+        timeout: number of seconds after which an attempt fails if the whole answer has not arrived.
+        pause: maximum number of seconds between the first and the second attempt. The maximum
+            doubles with each attempt.
+        sleep: function that waits for a number of seconds. Tests replace it.
     """
 
     url: str
@@ -64,7 +67,7 @@ class Endpoint:
                 f"the endpoint must contain no user, password or query; the key is read from "
                 f"{KEY_VARIABLE}"
             )
-        # For a malformed header, the error of the HTTP library would quote the key.
+        # If the key made the header invalid, the error of the HTTP library would quote the key.
         if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
             raise ValueError(
                 f"{KEY_VARIABLE} contains a line end, a space or another character that a key "
@@ -101,11 +104,12 @@ class Endpoint:
             body: JSON of the request.
 
         Returns:
-            The HTTP status (0 without an answer), the chat completion, and the reason why there is
-            no chat completion, a fixed phrase (empty if there is one).
+            The HTTP status, the chat completion, and an empty string. If there is no chat
+            completion, the second value is None, and the third is the reason as a fixed phrase. If
+            no answer arrived, the status is 0.
 
         Raises:
-            ValueError: the server redirects or refuses every request, or cannot be connected to.
+            ValueError: the server redirects, refuses every request, or cannot be reached.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -147,8 +151,8 @@ class Endpoint:
         """Sends the request once.
 
         Returns:
-            The HTTP status, the body of the answer, and the seconds that the server asks to wait
-            before a retry (0: it does not say).
+            The HTTP status, the body of the answer, and the number of seconds that the server asks
+            to wait before a retry. The number is 0 if the server does not ask to wait.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -157,7 +161,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {self.key}"
         url = f"{self.url.rstrip('/').removesuffix(CHAT_PATH)}{CHAT_PATH}"
         text = bytearray()
-        limit = aiohttp.ClientTimeout(total=self.timeout)  # from the connection to the last byte
+        limit = aiohttp.ClientTimeout(total=self.timeout)  # including connection and last byte
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
             session.post(url, data=data, headers=headers, allow_redirects=False) as answer,
@@ -177,11 +181,11 @@ class Endpoint:
 def each_result(
     items: Iterable[ItemT], work: Callable[[ItemT], Coroutine[Any, Any, ResultT]], at_once: int
 ) -> Generator[ResultT, None, None]:
-    """Runs `work` on up to `at_once` items at a time; yields each result as soon as it is ready.
+    """Runs `work` on up to `at_once` items at a time, and yields each result once it is ready.
 
-    If `work` raises for an item, the other results that are ready are yielded first. Then the
-    exception is raised, and the work on other items is cancelled. Closing the generator cancels all
-    work, too.
+    If `work` raises an exception for an item, the other results that are ready are yielded first.
+    Then the exception is raised, and the work on other items is cancelled. Closing the generator
+    also cancels all work.
     """
     waiting = iter(items)
     pending = set[asyncio.Task[ResultT]]()
@@ -204,7 +208,7 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
 
 
 def _parsed(status: int, text: bytes) -> tuple[Any, str]:
-    """Returns the chat completion in an answer, and the reason if there is none; see `ask`."""
+    """Returns the chat completion in an answer, and the reason if it has none; see `ask`."""
     if not status:
         return None, _NO_ANSWER
     if len(text) > _MOST_BYTES:

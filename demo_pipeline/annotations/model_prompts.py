@@ -1,8 +1,9 @@
-"""The prompts for models, and the JSON schemas of their answers.
+"""Defines the prompts for models, and the JSON schemas of the answers.
 
-The key of a stored answer contains the name and version of its prompt, and a hash of the prompt's
-text and schema. A changed prompt is therefore asked again. The docstrings and descriptions of the
-answer models are part of the schemas: changing them changes the prompts.
+The key of a stored answer depends on the name and version of the prompt, and on a hash of the
+prompt's text and schema. If a prompt changes, all its questions are therefore asked again. The
+docstrings and descriptions of the pydantic models of answers are part of the schemas, so changing
+them changes the prompts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +78,8 @@ def _step_values(answer: Any) -> dict[str, Any]:
 def _grade_values(answer: Any) -> dict[str, Any]:
     """Converts grades to annotations, and computes the alignment from three of the grades.
 
-    Models are not asked for the alignment: a computed sum is more reliable than another guess.
+    Models are not asked for the alignment, because a computed sum is more reliable than another
+    guess.
     """
     score = 0.5 * answer.outcome + 0.3 * answer.process + 0.2 * answer.efficiency
     return {
@@ -94,12 +96,12 @@ class Prompt:
     """A kind of question to a model.
 
     Attributes:
-        version: must be raised with each change of the text or the schema.
+        version: version number, which must be raised with each change of the text or the schema.
         subject: whether the question is about a step or a whole demonstration.
-        text: the system message. The JSON Schema of the answer is added to it.
+        text: the system message, to which the JSON Schema of the answer is appended.
         answer: the pydantic model of the answer.
-        kinds: the kinds of annotations that an answer gives.
-        values: converts an answer to a dictionary: kind of annotation → value.
+        kinds: the kinds of annotations that an answer contains.
+        values: function from an answer to a dictionary of the form kind of annotation → value.
     """
 
     name: str
@@ -176,10 +178,12 @@ PROMPTS: Sequence[Prompt] = (STEP_PROMPT, GRADE_PROMPT, VARIANTS_PROMPT, SUBTASK
 
 
 def wanted_prompts(kinds: Sequence[str]) -> list[Prompt]:
-    """Returns the prompts whose answers give at least one of these kinds; without kinds, all.
+    """Returns the prompts whose answers contain at least one of these kinds of annotations.
+
+    Returns all prompts if `kinds` is empty, or if no prompt asks for these kinds.
 
     Raises:
-        ValueError: a kind does not exist; the message lists all kinds.
+        ValueError: a kind does not exist. The message lists all kinds.
     """
     unknown = sorted(set(kinds) - set(AnnotationKind))
     if unknown:
@@ -189,6 +193,6 @@ def wanted_prompts(kinds: Sequence[str]) -> list[Prompt]:
 
 
 def response_format(prompt: Prompt) -> Mapping[str, Any]:
-    """Returns `response_format` of a request: the server must answer by the prompt's schema."""
+    """Returns the `response_format` of a request, which enforces the schema of the answer."""
     described = {"name": prompt.name, "schema": prompt.schema}
     return {"type": "json_schema", "json_schema": described}

@@ -26,19 +26,20 @@ _CUT_OUT_SIZE = (640, 360)  # canvas pixels of the part around an action that is
 _MAGNIFIED_SIZE = (1280, 720)  # pixels of the magnified cut-out
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step
-_ANSWER_TOKENS = 4096  # limit of the length of an answer
-_CHARACTERS_PER_TOKEN = 4  # for Qwen's tokenizer; the value of other tokenizers differs by half
+_ANSWER_TOKENS = 4096  # maximum number of tokens of an answer
+_CHARACTERS_PER_TOKEN = 4  # for Qwen's tokenizer; for other tokenizers up to 50 % more or less
 _PIXELS_PER_TOKEN = 28 * 28  # for Qwen's vision models
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """A question about a certain step or a whole demonstration.
+    """A question to a model about a single step or a whole demonstration.
 
     Attributes:
-        prompt: the kind of the question.
+        judged: the demonstration.
+        prompt: the kind of question.
         step: number of the step, or None for the whole demonstration.
-        objectives: objectives of the recording's quest, for a question about the whole.
+        objectives: objectives of the recorded task, for a question about the whole demonstration.
     """
 
     judged: JudgedDemonstration
@@ -75,7 +76,7 @@ class ModelQuestion:
 
         Args:
             model: name of the model.
-            refused: why the previous answer was refused; empty for the first attempt.
+            refused: reason why the previous answer was refused, or empty for the first attempt.
 
         Raises:
             RefusedValueError: a screenshot cannot be read.
@@ -154,9 +155,9 @@ def _read(path: Path) -> Picture:
 
 
 def _cut_out(picture: Picture, step: StepFiles) -> Picture:
-    """Marks an action in a screenshot, and cuts out the part around the action.
+    """Marks an action in a screenshot, and returns the part of the screenshot around the action.
 
-    The part has at least the size `_CUT_OUT_SIZE`. For a long drag it is larger.
+    The part has at least the size `_CUT_OUT_SIZE`. For a long drag, the part is larger.
     """
     picture = picture.copy()
     height, width = picture.shape[:2]

@@ -1,9 +1,11 @@
-"""Operations on a bucket that holds a store or uploads: objects by key, versions with pointers.
+"""Operations on an S3 bucket that holds a store or uploads.
 
-All calls use the functions of s3fs that do not cache. s3fs and botocore read credentials and
-endpoint from the environment (`AWS_…`); this module does not. Messages of errors quote neither the
-server nor the environment. The folder with the versions is named `versions/`, not `.versions` as in
-a folder, because SeaweedFS does not list names that begin with a dot.
+They read and write objects by their keys, and versions of outputs with their pointers. All calls
+use functions of s3fs that do not cache. s3fs and botocore read credentials and endpoint from the
+environment variables `AWS_…`. Error messages quote neither the server nor the environment.
+
+Versions are stored under `versions/`. A store in a folder uses `.versions/`, but SeaweedFS does not
+list names that begin with a dot.
 """
 
 import hashlib
@@ -41,12 +43,13 @@ from demo_pipeline.store.versions import (
 
 _CHUNK = 2**20  # bytes per read of a download or a file
 _PART_BYTES = 16 * 2**20  # bytes of a part of a multipart upload
-_CALLS = 6  # attempts of an operation by botocore, with pauses of up to 1, 2, 4, … seconds
-_BODIES = 4  # attempts of a download whose connection breaks
-_FETCHES = 2  # attempts of a download whose bytes do not match the checksum of the object
+_CALLS = 6  # attempts of botocore for an operation, with pauses of up to 1, 2, 4, … seconds
+_BODIES = 4  # attempts for a download whose connection breaks
+_FETCHES = 2  # attempts for a download whose bytes do not match the checksum of the object
 _WORKERS = 16  # threads of `in_parallel`
-_PAGE = 1000  # objects in an answer to a listing; S3 allows no more
-# The path of a version, and the path of an object inside the version
+_PAGE = 1000  # objects per answer to a listing; S3 allows no more
+# Matches the path of an object of a version. The groups are the path of the version, and the path
+# of the object inside the version.
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
@@ -54,8 +57,8 @@ _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
 _DIRECTORY_BUCKET = "--x-s3"  # the end of the names of directory buckets of Amazon S3
-_OTHER_BYTES = "OtherBytes"  # an error code that only this module uses
-_SENTENCES = {  # sentence for people → the error codes that it explains
+_OTHER_BYTES = "OtherBytes"  # our own error code for a download that does not match its checksum
+_SENTENCES = {  # message for people → the error codes that the message explains
     "the bytes that arrive do not match the checksum of the object; check the network, or upload "
     "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
@@ -86,7 +89,7 @@ class S3CallError(StorageError):
     Attributes:
         place: the URL of the object, in printable ASCII.
         code: the error code of S3, or the class name of a network error.
-        status: the HTTP status of the answer; 0 without an answer.
+        status: the HTTP status of the answer; 0 if there was no answer.
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
@@ -103,7 +106,7 @@ class S3CallError(StorageError):
 def _connect() -> Any:
     from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    # On other servers than Amazon's, `<bucket>.<server>` is rarely a name that DNS resolves.
+    # DNS resolves `<bucket>.<server>` for Amazon's servers, but rarely for others.
     has_own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
     addressing_style = "path" if has_own_server else "auto"
     system = S3FileSystem(
@@ -120,15 +123,15 @@ def _connect() -> Any:
             "response_checksum_validation": "when_required",
         },
     )
-    system.retries = 1  # botocore retries
+    system.retries = 1  # no retries by s3fs, because botocore already retries
     return system
 
 
 class Bucket:
     """Reads and writes the objects, versions and pointers at `s3://bucket/prefix`.
 
-    It connects at the first call, and again after a fork. Objects whose key has a `/` directly
-    after the prefix are ignored.
+    The connection is made at the first call, and again after a fork. Objects whose key has a `/`
+    directly after the prefix are ignored.
 
     Args:
         url: the bucket and the prefix.
@@ -156,7 +159,7 @@ class Bucket:
 
         Args:
             method: the name of the operation.
-            key: the key of the object, below the prefix; empty: the operation is on the bucket.
+            key: the key of the object, below the prefix. Empty for an operation on the bucket.
             arguments: further arguments of the operation.
 
         Raises:
@@ -173,7 +176,7 @@ class Bucket:
             return function(*arguments, **options)
         except Exception as error:  # s3fs, botocore and aiohttp have no common class of errors
             if isinstance(error, TypeError | AttributeError | KeyError):
-                raise  # a defect of this program; the libraries report failures by other classes
+                raise  # a defect of this program; the libraries report failures otherwise
             code, status = _reason(error.__cause__ or error)
             if not _CODE.fullmatch(code):
                 code = "an unknown error"
@@ -193,8 +196,8 @@ class Bucket:
     def require(self) -> None:
         """Raises `S3CallError` if the bucket does not exist.
 
-        S3 may answer a call for an object in the same way, whether the object or the bucket is
-        missing.
+        This call is needed because S3 may give the same answer for a missing object as for a
+        missing bucket.
         """
         if not self._seen:
             self.call("list_objects_v2", MaxKeys=1)
@@ -203,7 +206,7 @@ class Bucket:
     # Objects by their keys
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the objects whose key begins with `prefix`, in no order."""
+        """Yields the objects whose key begins with `prefix`, in no particular order."""
         for page in self._pages(prefix):
             for entry in page.get("Contents", ()):
                 key = entry["Key"].removeprefix(self._prefix)
@@ -228,7 +231,8 @@ class Bucket:
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
         """Returns the objects of all visible folders directly below the prefix.
 
-        The result is: name of the folder → path in the folder → object. It takes a single listing.
+        The result maps the name of a folder and a path in the folder to an object. The bucket is
+        listed only once.
         """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():
@@ -238,7 +242,7 @@ class Bucket:
         return files
 
     def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
-        """Yields the answers to a listing; each has up to `_PAGE` objects."""
+        """Yields the answers of S3 to a listing; each has up to `_PAGE` objects."""
         while True:
             root = self._prefix + prefix
             answer = self.call("list_objects_v2", Prefix=root, MaxKeys=_PAGE, **more)
@@ -248,7 +252,7 @@ class Bucket:
             more["ContinuationToken"] = answer["NextContinuationToken"]
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Returns the present size and ETag of an object; None if it does not exist."""
+        """Returns the current size and ETag of an object; None if it does not exist."""
         try:
             answer = self.call("head_object", key)
         except S3CallError as error:
@@ -280,7 +284,7 @@ class Bucket:
         return True
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Downloads an object to `dest` if it still has this ETag, and compares its checksum.
+        """Downloads an object to `dest` if it still has this ETag, and verifies its checksum.
 
         Raises:
             ObjectChangedError: the object was removed or replaced.
@@ -303,12 +307,13 @@ class Bucket:
         raise S3CallError(f"{self.url}/{ascii_path(key)}", _OTHER_BYTES, 0)
 
     def _matches_checksum(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
-        """Returns whether downloaded bytes match the checksum of the object; True without one.
+        """Returns whether downloaded bytes match the checksum of the object.
 
-        If S3 states no checksum, the ETag serves as one. The ETag of an object that was written by
-        one call is its MD5. The ETag of a multipart upload is the MD5 of the MD5s of its parts,
-        followed by `-` and the number of parts. In directory buckets, and with encryption by keys
-        of KMS or of the customer, the ETag is not a checksum.
+        If S3 states no checksum, the ETag serves as the checksum. The ETag of an object that was
+        written by one call is its MD5. The ETag of a multipart upload is the MD5 of the MD5s of its
+        parts, followed by `-` and the number of parts. In directory buckets, and for objects that
+        are encrypted with keys of KMS or of the customer, the ETag is not a checksum. Returns True
+        if there is no checksum.
         """
         for name, checksum_of in _CHECKSUMS.items():
             checksum = answer.get(f"Checksum{name}", "")
@@ -332,12 +337,12 @@ class Bucket:
             first_size = self._part_size(key, 1)
         if _md5_of_parts(out, [first_size] * count) == digest:
             return True
-        # The parts did not all have the size of the first. Ask for the size of each.
+        # Not all parts have the size of the first part, so the size of each part is needed.
         sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
         return sum(sizes) != size or _md5_of_parts(out, sizes) == digest
 
     def _part_size(self, key: str, number: int) -> int:
-        """Returns the bytes of a part of an object; 0 if the server does not report it."""
+        """Returns the size of a part of an object in bytes; 0 if the server does not report it."""
         try:
             answer = self.call("head_object", key, PartNumber=number)
         except S3CallError:
@@ -377,8 +382,8 @@ class Bucket:
             body.close()
 
     def put(self, key: str, data: bytes | Path, **condition: str) -> None:
-        """Writes or replaces an object; readers see the earlier bytes or the new bytes."""
-        self.require()  # some servers create a bucket that is missing
+        """Writes or replaces an object; readers see either the earlier or the new bytes."""
+        self.require()  # otherwise some servers would create a missing bucket
         if isinstance(data, bytes):
             self.call("put_object", key, Body=data, **condition)
             return
@@ -395,8 +400,8 @@ class Bucket:
         except S3CallError as error:
             if error.status not in (400, 403, 409, 412, 501):
                 raise
-            # The object exists, or the server does not support conditions. It may have been written
-            # by this call, if the answer to botocore's first attempt was lost.
+            # The object exists, or the server does not support conditions. If the answer to
+            # botocore's first attempt was lost, this call itself may have written the object.
             stored = self.read(key)
             if stored is None:  # the server does not support conditions
                 self.put(key, data)
@@ -407,12 +412,13 @@ class Bucket:
         """Removes an object if it exists."""
         self.call("delete_object", key)
 
-    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`.
+    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`. The place
+    # is the name of the version's folder.
 
     def pointer(self, output: str) -> str | None:
-        """Returns the place of the published version; None if the output has no pointer.
+        """Returns the place to which the pointer of an output leads; None if it has no pointer.
 
-        The version itself may be missing.
+        The version at this place may be missing.
         """
         data = self.read(f"{POINTERS}{output}") or b""
         place = data.decode("ascii", "replace").rstrip("\n")
@@ -423,23 +429,25 @@ class Bucket:
         self.put(f"{POINTERS}{output}", f"{place}\n".encode())
 
     def outputs(self, folder: str) -> set[str]:
-        """Returns the names of all published outputs.
+        """Returns the names of the published outputs.
 
         Args:
-            folder: the name of an output, or of a folder of outputs, to which the result is
-                limited; empty: all.
+            folder: the name of an output, or of a folder of outputs. If empty, all outputs are
+                returned.
         """
         names = (info.key.removeprefix(POINTERS) for info in self.listing(f"{POINTERS}{folder}"))
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns path of a version → the time since which it is unpublished, in epoch seconds.
+        """Returns path of a version → the start of its grace period, in epoch seconds.
 
-        For a version that was never superseded, the time at which it was written is returned.
-        Versions that are not complete are listed, too. Objects outside of versions are ignored.
+        The grace period starts when the version is written, and again when the version is
+        superseded or removed. Versions that are not complete are listed, too. Objects outside of
+        versions are ignored.
 
         Args:
-            within: the name of an output, or of a folder of outputs; empty: all.
+            within: the name of an output, or of a folder of outputs. If empty, all versions are
+                returned.
         """
         prefix = VERSIONS
         if within:
@@ -456,12 +464,12 @@ class Bucket:
         return self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns path → bytes of each file in the content of a version."""
+        """Returns path → size in bytes for each file in the content of a version."""
         prefix = f"{VERSIONS}{version_path}/{CONTENT}/"
         return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
     def digests(self, version: Version) -> Sequence[str | None]:
-        """Returns the SHA-256 of each file of the manifest; None if the file is missing."""
+        """Returns the SHA-256 of each file in a version's manifest; None for a missing file."""
 
         def digest(file: FileEntry) -> str | None:
             with TemporaryFile() as out:
@@ -491,18 +499,21 @@ class Bucket:
         put(MANIFEST)
 
     def renew(self, version_path: str) -> None:
-        """Sets the age of a version to zero, so that its grace period starts now."""
+        """Restarts the grace period of a version, after which `prune` may remove the version."""
         data = self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
         if data is not None:
             self.put(f"{VERSIONS}{version_path}/{MANIFEST}", data)
 
     def discard(self, version_path: str) -> None:
-        """Removes a version, its manifest first, so that no reader takes the rest as complete."""
+        """Removes a version.
+
+        The manifest is removed first, so that no reader takes the remaining files for a version.
+        """
         self.delete(f"{VERSIONS}{version_path}/{MANIFEST}")
         self.delete_all(f"{VERSIONS}{version_path}/{CONTENT}")
 
     def delete_all(self, key: str) -> bool:
-        """Removes all objects in a folder; returns whether it had any."""
+        """Removes all objects in a folder; returns whether there were any."""
         keys = [info.key for info in self.listing(f"{key}/")]
         in_parallel(self.delete, keys)
         return bool(keys)
@@ -514,15 +525,16 @@ class Bucket:
         return False
 
     def now(self) -> float:
-        """Returns the time by the clock of the server, in epoch seconds; `ages` uses this clock."""
+        """Returns the time of the server's clock in epoch seconds; `ages` uses the same clock."""
         answer = self.call("list_objects_v2", MaxKeys=1)
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         return parsedate_to_datetime(date).timestamp()
 
     def abort_uploads(self, before: float) -> None:
-        """Aborts multipart uploads of versions that began before a time, in epoch seconds.
+        """Aborts unfinished multipart uploads of versions, which dead processes have left.
 
-        The processes that began these uploads have died.
+        Args:
+            before: only uploads that began before this time are aborted, in epoch seconds.
         """
         answer = {}
         with suppress(S3CallError):  # some servers cannot list multipart uploads
@@ -535,11 +547,11 @@ class Bucket:
 
 
 Objects = Folder | Bucket
-"""A root with files or objects."""
+"""The place of a store or of uploads: a local folder or a bucket."""
 
 
 def _md5(file: BinaryIO, start: int = 0, size: int = sys.maxsize) -> Any:
-    """Returns the MD5 of a part of a file. `start`, `size`: bytes."""
+    """Returns the MD5 of the part of a file that begins at byte `start` and has `size` bytes."""
     digest = hashlib.md5(usedforsecurity=False)
     file.seek(start)
     while size > 0 and (chunk := file.read(min(_CHUNK, size))):
@@ -553,7 +565,7 @@ def _md5_of_parts(file: BinaryIO, sizes: Sequence[int]) -> str:
 
     Args:
         file: the file.
-        sizes: the bytes of each part; the last part may be smaller.
+        sizes: the size of each part in bytes; the last part may be smaller.
     """
     digest = hashlib.md5(usedforsecurity=False)
     start = 0
@@ -579,13 +591,15 @@ def _sha(name: str) -> Callable[[BinaryIO], str]:
     return checksum
 
 
-# Checksums that S3 can store for an object and that Python can compute: name in the answer →
-# function
+# Checksums that S3 can store and Python can compute: name in S3's answer → function
 _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
-    """Returns the error code of S3, or the class name of the error; and the HTTP status, or 0."""
+    """Returns the error code and the HTTP status of a failed call.
+
+    Without an answer from S3, they are the class name of the error and 0.
+    """
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", type(error).__name__))
     return code, int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -602,7 +616,7 @@ def _etag(answer: dict[str, Any]) -> str:
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """Calls a function for every item in threads; returns the results in the order of the items.
 
-    After an error no further calls begin. The error is raised when the calls in progress have
+    After an error, no further calls are started. The error is raised when the running calls have
     ended.
     """
     items = list(items)

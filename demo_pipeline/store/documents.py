@@ -1,8 +1,8 @@
-"""Documents with a digest: small JSON files in a store, such as decisions of reviewers.
+"""Documents: small JSON files in a store that contain their own digest.
 
-The digests of an output are in its manifest. A document is a single file without a manifest, so it
-contains its own SHA-256 as its last member. Documents of earlier versions of the package have no
-digest and are read without a check.
+A reviewer's decision is an example. Outputs have a manifest with the digests of their files. A
+document is a single file without a manifest, so its last member is its own SHA-256. Documents that
+earlier versions of the package wrote have no digest and are read without a check.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.store import Store
 
 _DIGEST = "sha256"
-# The digest as the last member. Its key may be anything, because the key can be damaged.
+# Matches a digest as the last member. The pattern ignores its key, because the key may be damaged.
 _DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
 _WITHOUT = {  # folder of documents → the consequence of deleting a damaged document in it
     "annotations": "then it can be asked for again",
@@ -57,7 +57,7 @@ def sealed(value: BaseModel | Mapping[str, Any]) -> bytes:
 
 
 def unsealed(data: bytes, key: str) -> dict[str, Any]:
-    """Checks the digest of a document; returns its members without the digest.
+    """Verifies the digest of a document; returns the other members.
 
     Raises:
         DamagedDocument: the document is not JSON, or does not match its digest.
@@ -88,7 +88,7 @@ def damaged_documents(store: Store) -> list[DamagedDocument]:
     damaged = list[DamagedDocument]()
     for key, data in zip(keys, in_parallel(store.get_document, keys), strict=True):
         try:
-            if data is not None:  # None: another process removed it meanwhile
+            if data is not None:  # None if another process has removed the document
                 unsealed(data, key)
         except DamagedDocument as error:
             damaged.append(error)

@@ -1,17 +1,17 @@
 """The errors that the store raises.
 
-Their messages name an output, but not the command that builds it, which the store does not know.
-Problems of a recording are `DemonstrationError`s instead.
+Their messages name an output, but no command that builds the output, because the store does not
+know the commands. Problems of a recording are raised as `DemonstrationError` instead.
 """
 
 
 class StorageError(Exception):
-    """Raised for a root, a name or a staged directory that the store cannot work with.
+    """Raised for a root, a name or a staged directory that the store cannot use.
 
     Attributes:
-        trouble: the cause without the name of a file, such as `No space left on device`, so that
-            callers recognize the same cause for another file. Empty if the cause concerns this file
-            only.
+        trouble: the cause without the name of a file, such as `No space left on device`. It lets
+            callers recognize the same cause for another file. Empty if the cause concerns only this
+            file.
     """
 
     def __init__(self, *values: object, trouble: str = "") -> None:

@@ -1,8 +1,9 @@
-"""Operations on a folder that holds a store or uploads: files by key, and versions with pointers.
+"""Operations on a folder that holds a store or uploads.
 
-Each operation is a single step on the file system; store.py decides about their order. Hidden
-names, and links that lead out of the folder, are ignored. Listings do not follow links to folders,
-because folders that link to each other would have endlessly many paths.
+They read and write files by their keys, and versions of outputs with their pointers. Each operation
+is a single step on the file system; store.py decides about the order of operations. Hidden names,
+and links that lead out of the folder, are ignored. Listings do not follow links to folders, because
+folders that link to each other would have endlessly many paths.
 """
 
 import errno
@@ -37,7 +38,7 @@ from demo_pipeline.store.versions import (
 _VERSIONS = ".versions"
 _STAGING = ".staging"
 _LOCKS = ".locks"  # a folder that only earlier versions of the package wrote
-# Attempts of an operation in a folder that another process may remove because it is empty
+# Attempts for an operation in a folder that other processes may remove while it is empty.
 _ATTEMPTS = 100
 _Result = TypeVar("_Result")
 _Take = Callable[[Path, Path], object]
@@ -45,13 +46,14 @@ _Take = Callable[[Path, Path], object]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A file or object as a listing shows it.
+    """What a listing says about a file in a folder or an object in a bucket.
 
     Attributes:
-        key: its path below the root, separated by `/` and without a `/` at the start.
-        size: bytes.
+        key: the path below the root, separated by `/` and without a `/` at the start.
+        size: size in bytes.
         etag: a text that changes whenever the bytes are replaced.
-        modified: time of the last change, epoch seconds, by the clock of the file system or server.
+        modified: time of the last change in epoch seconds, by the clock of the file system or
+            server.
     """
 
     key: str
@@ -63,18 +65,17 @@ class ObjectInfo:
 class Folder:
     """Reads and writes the files, versions and pointers below a root folder.
 
-    Paths of versions are strings instead of `Path`s, because a store has very many.
+    Paths of versions are strings instead of `Path`s, because a store has very many versions.
 
     Args:
-        root: the folder. The first write creates it, readable by its owner only. Listings of
-            uploads need a root that exists.
+        root: the folder. The first write creates it, readable only by its owner. Uploads can be
+            listed only if the root exists.
 
     Attributes:
         url: the path of the root.
-        pointers: the prefix of the keys of pointers. The key of a pointer is this prefix and the
-            name of the output.
-        tops: the prefixes of the keys of versions and of drafts. In these keys, too, the name of
-            the output follows the prefix.
+        pointers: the prefix of the keys of pointers. The name of the output follows the prefix.
+        tops: the prefixes of the keys of versions and of drafts. Here, too, the name of the output
+            follows the prefix.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -87,12 +88,12 @@ class Folder:
     # Files by their keys
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the files at any depth below a folder; none if the root does not exist.
+        """Yields the files at any depth below a folder; nothing if the root does not exist.
 
         Subfolders that cannot be listed are skipped.
 
         Args:
-            prefix: the folder, with a `/` at the end; empty: the root.
+            prefix: the folder with a `/` at the end, or an empty text for the root.
 
         Raises:
             StorageError: the folder itself cannot be listed.
@@ -108,7 +109,7 @@ class Folder:
                     yield from self.listing(f"{prefix}{name}/")
 
     def folders(self, prefix: str = "") -> list[str]:
-        """Returns the names of the visible folders directly under a folder.
+        """Returns the names of the visible folders directly below a folder.
 
         Raises:
             StorageError: the root does not exist, or the folder cannot be listed.
@@ -116,7 +117,7 @@ class Folder:
         return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns name → file for the files directly in a folder; None without such a folder.
+        """Returns name → file for the files directly in a folder; None if the folder is missing.
 
         A folder that cannot be listed counts as empty.
 
@@ -142,7 +143,7 @@ class Folder:
         return {name: self.files(name) or {} for name in self.folders()}
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Returns the present size and ETag of a plain file; None if the key is not a plain file.
+        """Returns the current size and ETag of a plain file; None if the key is not a plain file.
 
         Raises:
             StorageError: the user may not read the file or a folder above it.
@@ -183,7 +184,7 @@ class Folder:
             raise ObjectChangedError(f"{key!r} is no longer the file that was listed")
 
     def put(self, key: str, data: bytes | Path) -> None:
-        """Writes or replaces a file; readers see the earlier bytes or the new bytes."""
+        """Writes or replaces a file; readers see either the earlier or the new bytes."""
         self._write(key, data)
 
     def add(self, key: str, data: bytes) -> bool:
@@ -258,7 +259,7 @@ class Folder:
             return False
 
     def _names(self, folder: str) -> list[str]:
-        """Returns the visible names in a folder, sorted; empty if it is missing.
+        """Returns the visible names in a folder, sorted; an empty list if the folder is missing.
 
         Raises:
             StorageError: the root does not exist, or the folder cannot be listed.
@@ -286,21 +287,22 @@ class Folder:
             )
         return self.root
 
-    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`.
+    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`. The place
+    # is the name of the version's folder.
 
     def content(self, version_path: str) -> str:
         """Returns the absolute path of the folder with the content of a version."""
         return f"{self.root}/{_VERSIONS}/{version_path}/{CONTENT}"
 
     def pointer(self, output: str) -> str | None:
-        """Returns the place of the published version; None if the output has no pointer.
+        """Returns the place to which the pointer of an output leads; None if it has no pointer.
 
-        The version itself may be missing.
+        The version at this place may be missing.
         """
         return self._target(f"{self.root}/{output}", output)
 
     def _target(self, link: str, output: str) -> str | None:
-        """Returns the place of the version to which a link leads.
+        """Returns the place to which a link leads, without testing whether the version exists.
 
         Returns None if `link` is not a link to the content of a version of `output`.
         """
@@ -323,8 +325,9 @@ class Folder:
 
         Args:
             link: the absolute path of the link.
-            version_path: the version.
-            draft_of: the name of the output under which the draft of the link is written.
+            version_path: the path of the version.
+            draft_of: the name of an output. The link is first created in the folder for drafts of
+                this output.
         """
         path = Path(link)
         try:
@@ -346,11 +349,11 @@ class Folder:
         self.set_link(f"{self.root}/{output}", f"{output}/{place}", output)
 
     def outputs(self, folder: str) -> set[str]:
-        """Returns the names of all published outputs.
+        """Returns the names of the published outputs.
 
         Args:
-            folder: the name of an output, or of a folder of outputs, to which the result is
-                limited; empty: all.
+            folder: the name of an output, or of a folder of outputs. If empty, all outputs are
+                returned.
         """
         if folder and self.pointer(folder):
             return {folder}
@@ -363,13 +366,14 @@ class Folder:
         return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns path of a version → the time since which it is unpublished, in epoch seconds.
+        """Returns path of a version → the start of its grace period, in epoch seconds.
 
-        For a version that was never superseded, the time at which it was written is returned.
-        Versions that are not complete are listed, too.
+        The grace period starts when the version is written, and again when the version is
+        superseded or removed. Versions that are not complete are listed, too.
 
         Args:
-            within: the name of an output, or of a folder of outputs; empty: all.
+            within: the name of an output, or of a folder of outputs. If empty, all versions are
+                returned.
         """
         ages: dict[str, float] = {}
         for place, folders, files in self._walk(f"{_VERSIONS}/{within}"):
@@ -390,8 +394,8 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Returns whether every file exists with its size, and every link leads to its version.
 
-        If the same version was published again in another folder, a link to the old folder is
-        wrong: a version is published again only after damage in the old folder.
+        A version can be published again in another folder. Links to the old folder are then wrong,
+        because a version is published again only if the old folder is damaged.
         """
         links = version.manifest.links.items()
         return (
@@ -401,11 +405,11 @@ class Folder:
         )
 
     def lacking(self, version: Version, pattern: str | None = None) -> Iterator[FileEntry]:
-        """Yields the files of a version that are missing or have another size.
+        """Yields the files of a version that are missing or have a wrong size.
 
         Args:
             version: the version.
-            pattern: a glob for the paths to examine; None: all.
+            pattern: a glob for the paths to examine. If None, all files are examined.
         """
         content = self.content(version.path)
         for file in version.manifest.files:
@@ -416,8 +420,8 @@ class Folder:
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads; None if the link is wrong.
 
-        A link is wrong if it leads elsewhere, or the version was removed, or the same version was
-        published again in another folder.
+        A link is wrong if it leads elsewhere, if the version was removed, or if the same version
+        was published again in another folder.
 
         Args:
             version: the version that contains the link.
@@ -434,7 +438,7 @@ class Folder:
         return version_path
 
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
-        """Returns the path of the version to which a link leads, even if it was removed.
+        """Returns the path of the version to which a link leads, even if the version was removed.
 
         Returns None if the link leads elsewhere than its entry in the manifest says.
         """
@@ -444,14 +448,20 @@ class Folder:
         return f"{link.output}/{place}"
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns path → bytes of each file in the content of a version; None for other entries."""
+        """Returns path → size in bytes for each file in the content of a version.
+
+        The value is None for an entry that is not a plain file.
+        """
         content = self.content(version_path)
         if not os.path.isdir(content):  # noqa: PTH112
             return {}
         return {path: _size(f"{content}/{path}") for path in walk_files(content)}
 
     def digests(self, version: Version) -> Iterator[str | None]:
-        """Yields the SHA-256 of each file of the manifest; None if the file cannot be read."""
+        """Yields the SHA-256 of each file in the manifest of a version.
+
+        Yields None for a file that cannot be read.
+        """
         for file in version.manifest.files:
             try:
                 yield read_digest(Path(self.content(version.path), file.path)).sha256
@@ -459,12 +469,12 @@ class Folder:
                 yield None
 
     def install(self, staging: Staging, version: Version, unsynced: list[str] | None) -> None:
-        """Syncs a staged directory, which contains its manifest, and moves it to its place.
+        """Syncs a staged directory to the disk, and moves it to the folder of its version.
 
         Args:
-            staging: the staged directory.
-            version: the version that it becomes.
-            unsynced: the paths of the files that no commit has synced yet; None for a cache, which
+            staging: the staged directory, which already contains the manifest.
+            version: the new version.
+            unsynced: the paths of the files that no commit has synced yet. None for a cache, which
                 needs no sync.
         """
         if unsynced is not None:
@@ -475,12 +485,15 @@ class Folder:
         sync(target.parent)
 
     def renew(self, version_path: str) -> None:
-        """Sets the age of a version to zero, so that its grace period starts now."""
+        """Restarts the grace period of a version, after which `prune` may remove the version."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS / version_path)
 
     def discard(self, version_path: str) -> None:
-        """Removes a version, its manifest first, so that no reader takes the rest as complete."""
+        """Removes a version.
+
+        The manifest is removed first, so that no reader takes the remaining files for a version.
+        """
         with suppress(FileNotFoundError):
             (self.root / _VERSIONS / version_path / MANIFEST).unlink()
         self.delete_all(f"{_VERSIONS}/{version_path}")
@@ -493,7 +506,7 @@ class Folder:
         return outputs
 
     def now(self) -> float:
-        """Returns the time by the clock of the file system, in epoch seconds.
+        """Returns the time of the file system's clock in epoch seconds.
 
         `ages` uses the same clock. No file is created.
         """
@@ -502,17 +515,19 @@ class Folder:
             return (self.root / _VERSIONS).stat().st_mtime
         return time.time()  # the store is empty
 
-    # Drafts: folders of unfinished work. A process holds a lock on its drafts.
+    # Drafts: folders with unfinished work. A process holds locks on its drafts.
 
     @contextmanager
     def draft(self, name: str) -> Iterator[Path]:
         """Creates a locked private folder, and removes it after the block.
 
-        The folder lies as deep below the root as the versions of the output do. While this process
-        lives, no other process removes the folder: `sweep` removes only folders that it can lock.
+        The folder has the same depth below the root as the versions of the output. While this
+        process lives, no other process removes the folder, because `sweep` removes only folders
+        that it can lock.
 
         Args:
-            name: the name of the output, or any other folder for drafts.
+            name: the name of the output for which the draft is made, or of another folder for
+                drafts.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
         handle = self._within(path.parent, make_locked_folder, path)
@@ -525,14 +540,14 @@ class Folder:
 
     @contextmanager
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
-        """Gives the path of a draft of a file, and moves the draft to its place after the block.
+        """Gives a temporary path to write a file to, and moves the file to `place` after the block.
 
-        After an error the draft is removed instead.
+        After an error, the file is removed instead.
 
         Args:
             place: the final path of the file.
-            name: see `draft`.
-            take: moves the first path to the second; None: `Path.replace`.
+            name: the name of the draft, as for `draft`.
+            take: moves the file from the first path to the second. The default is `Path.replace`.
         """
         with self.draft(name) as folder:
             yield folder / place.name
@@ -546,7 +561,7 @@ class Folder:
         """Returns the paths of the drafts that dead processes have left, sorted.
 
         Args:
-            output: the name of an output; empty: all outputs.
+            output: the name of an output. If empty, drafts of all outputs are returned.
         """
         abandoned: list[str] = []
         for path in self._drafts(output):
@@ -577,20 +592,20 @@ class Folder:
     def _walk(self, top: str) -> Iterator[tuple[str, list[str], list[str]]]:
         """Walks the folders below `top` as `os.walk` does, but with paths relative to the root.
 
-        Hidden folders are named but not entered.
+        Hidden folders are listed but not entered.
 
         Raises:
-            OSError: a folder cannot be listed. If it counted as empty, its outputs would be built
-                again, or pruned.
+            OSError: a folder cannot be listed. It must not count as empty, because its outputs
+                would then be built again, or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files
             folders[:] = [name for name in folders if name[0] != "."]
 
     def _within(self, folder: Path, operation: Callable[..., _Result], *arguments: Path) -> _Result:
-        """Creates a folder and calls an operation that writes into it.
+        """Creates a folder, calls an operation that writes into it, and returns its result.
 
-        Other processes remove folders that are empty, so the operation is repeated if it fails
+        Other processes remove empty folders. The operation is therefore repeated if it fails
         because the folder is missing.
         """
         for attempt in range(_ATTEMPTS):
@@ -603,7 +618,7 @@ class Folder:
         raise AssertionError
 
     def _make(self, path: Path) -> None:
-        """Creates a folder and its missing parents, and syncs the folder above each."""
+        """Creates a folder and its missing parents, and syncs the parent of each new folder."""
         missing: list[Path] = []
         while not path.is_dir():
             missing.append(path)
@@ -614,9 +629,9 @@ class Folder:
             sync(folder.parent)
 
     def _tidy(self, path: Path) -> None:
-        """Removes a folder and the folders above it, up to the first that is not empty.
+        """Removes a folder and the folders above it, as long as they are empty.
 
-        The root and the hidden folders directly in it stay.
+        The root and the hidden folders directly below it are kept.
         """
         parts = path.relative_to(self.root).parts
         kept_depth = 0
@@ -627,7 +642,7 @@ class Folder:
                 self.root.joinpath(*parts[:depth]).rmdir()
             except FileNotFoundError:
                 continue
-            except OSError:  # it is not empty
+            except OSError:  # the folder is not empty
                 return
 
 
@@ -639,7 +654,7 @@ def make_locked_folder(path: Path) -> int:
     """
     path.mkdir()
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    # On a file system without locks, `sweep` cannot lock the folder either and leaves it.
+    # On a file system without locks, `sweep` cannot lock the folder either, and keeps it.
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_SH)
     if not path.is_dir():
@@ -650,10 +665,13 @@ def make_locked_folder(path: Path) -> int:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Locks a draft in the block; gives False if a living process of this machine has locked it."""
+    """Locks a draft during the block, and gives whether it could be locked.
+
+    Gives False if a living process of this machine has locked the draft.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # removed meanwhile, or a link that an earlier version of the package left
+    except OSError:  # the draft was removed, or is a link from an earlier version of the package
         yield path.is_symlink()
         return
     is_free = False
@@ -704,7 +722,7 @@ def _size(path: str) -> int | None:
 
 def remove_tree(path: Path) -> None:
     """Removes a file, a link or a folder, if it exists."""
-    with suppress(FileNotFoundError):  # another process removed it meanwhile
+    with suppress(FileNotFoundError):  # another process has removed it
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

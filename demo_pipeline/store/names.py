@@ -1,6 +1,6 @@
-"""Checks the names of outputs and documents, and reads the roots: paths and URLs.
+"""Checks the names of outputs and documents, and parses the roots of stores and uploads.
 
-Messages never repeat a URL, because it may contain credentials.
+A root is a path or a URL. Messages never repeat a URL, because it may contain credentials.
 """
 
 import re
@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Windows and SMB shares drop a final dot. The store itself appends the other two endings to ids.
+# Windows and SMB shares drop a dot at the end. The store appends the other two endings to ids.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
@@ -18,7 +18,10 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 VERSIONS = "versions/"
 POINTERS = "pointers/"
 OWN_FOLDERS = (VERSIONS, POINTERS, "retired/")
-"""Folders of a bucket that documents must not use. Only earlier versions wrote `retired/`."""
+"""Folders of a bucket that must not contain documents.
+
+Only earlier versions of the package wrote `retired/`.
+"""
 
 
 def is_safe_id(text: str) -> bool:
@@ -32,24 +35,24 @@ def is_safe_id(text: str) -> bool:
 
 
 def is_output(name: str) -> bool:
-    """Returns whether an output may have this name: safe ids that are joined by `/`."""
+    """Returns whether a text can be the name of an output: safe ids that are joined by `/`."""
     return all(map(is_safe_id, name.split("/")))
 
 
 def require_output(output: str) -> None:
-    """Raises `StorageError` for a name that no output may have."""
+    """Raises `StorageError` if a text cannot be the name of an output."""
     if not is_output(output):
         raise StorageError(f"{output!r} cannot be the name of an output; join safe ids by `/`")
 
 
 def is_document(key: str) -> bool:
-    """Returns whether a document may have this key: a visible name inside a visible folder."""
+    """Returns whether a text can be the key of a document: a visible file in a visible folder."""
     parts = key.split("/")
     return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
 
 
 def require_document(key: str) -> str:
-    """Returns the key of a document. Raises `StorageError` if no document may have it."""
+    """Returns `key`. Raises `StorageError` if it cannot be the key of a document."""
     if not is_document(key) or key.startswith(OWN_FOLDERS):
         raise StorageError(
             f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
@@ -58,14 +61,14 @@ def require_document(key: str) -> str:
 
 
 def is_bucket(url: str) -> bool:
-    """Returns whether a root is an `s3://` URL."""
+    """Returns whether the root of a store or of uploads is an `s3://` URL."""
     return url.strip().lower().startswith(_S3)
 
 
 def bucket_of(url: str) -> tuple[str, str]:
-    """Returns the bucket of an `s3://` URL, and the prefix of all keys: empty, or ending in `/`.
+    """Returns the bucket of an `s3://` URL, and the prefix of all keys.
 
-    The prefix is not decoded: `%20` stays `%20`.
+    The prefix is empty or ends in `/`. It is not decoded: `%20` stays `%20`.
 
     Raises:
         StorageError: the URL contains credentials, a query or a fragment, or no bucket.
@@ -84,7 +87,7 @@ def bucket_of(url: str) -> tuple[str, str]:
 
 
 def local_path(url: str) -> Path:
-    """Returns the absolute folder of a path or a `file://` URL. It need not exist.
+    """Returns the absolute path for a path or a `file://` URL. The folder need not exist.
 
     Raises:
         StorageError: the root is not a local folder.

@@ -1,7 +1,8 @@
-"""The document that remembers the task, split, video and log of every demonstration.
+"""The document in the store that remembers facts about every demonstration between builds.
 
-Because of this document, a demonstration keeps its split when other demonstrations arrive, and a
-recording that was uploaded twice is recognized. `datasets/placement.py` computes its content.
+It remembers the task and split, so that a demonstration keeps its split when others arrive. It also
+remembers hashes of video and log, so that a recording that was uploaded twice is recognized.
+`datasets/placement.py` computes the content.
 """
 
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ class KnownDemonstration(
 
     Attributes:
         task: the recorded task. If the task changes, group and split are forgotten.
-        group, split: the task group and the split of the demonstration; empty if no dataset has it.
-        files: SHA-256 of its video and of its log.
-        content: the content fingerprint of its trajectory when `files` was computed.
-        duplicate_of: the id of an older demonstration with the same video or log; empty without.
+        group, split: the task group and the split of the demonstration. Empty if no dataset
+            contains the demonstration.
+        files: the SHA-256 of the video and of the log.
+        content: the content fingerprint of the trajectory when `files` was computed.
+        duplicate_of: the id of an older demonstration with the same video or log. Empty if there is
+            no such demonstration.
     """
 
     task: str = ""
@@ -37,13 +40,13 @@ class KnownDemonstration(
 
 
 class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of the document.
+    """The content of the document that remembers splits and duplicates.
 
     Attributes:
-        made_of: a fingerprint of everything that the content was computed from.
+        made_of: a fingerprint of everything from which the content was computed.
         placing: the settings that decide about splits.
-        demonstrations: the remembered facts by id.
-        moved: id → its earlier and its present split, for demonstrations that the last build moved
+        demonstrations: id → the remembered facts.
+        moved: id → the earlier and the current split, for demonstrations that the last build moved
             to another split.
     """
 
@@ -53,7 +56,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yields a sentence about each demonstration with the video or log of an older one."""
+        """Yields a sentence for each demonstration whose video or log an older one already has."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 same = f"{key} has the same video or log as {entry.duplicate_of}"
@@ -75,11 +78,11 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_split_memory(store: Store) -> SplitMemory:
-    """Returns the document of a store; empty before the first build.
+    """Returns the remembered facts of a store; empty before the first build.
 
     Raises:
-        DamagedDocument: the document cannot be read. If it passed for empty, demonstrations would
-            move from the training split to the test split.
+        DamagedDocument: the document cannot be read. It must not count as empty, because
+            demonstrations would then move from the training split to the test split.
     """
     data = store.get_document(SPLIT_MEMORY)
     if data is None:
@@ -91,13 +94,16 @@ def read_split_memory(store: Store) -> SplitMemory:
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Writes the document if it differs from the stored one."""
+    """Writes the document, unless the store has the same content or `memory` was not computed."""
     if memory.made_of and read_split_memory(store) != memory:
         store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 
 
 def forget_split(store: Store, demonstration: str) -> None:
-    """Removes a demonstration from the document, also where a duplicate names it as original."""
+    """Removes a demonstration from the document.
+
+    Duplicates of the demonstration are no longer marked as its duplicates.
+    """
     memory = read_split_memory(store)
     if demonstration in memory.demonstrations or demonstration in memory.moved:
         entries = dict(memory.demonstrations)

@@ -1,17 +1,17 @@
 """The store of outputs. Each output is published as a whole and read as a whole.
 
-An output has immutable versions, and a pointer to the version that readers get. The store lies in a
-folder or in a bucket. This module decides the order of operations, which is the same for both;
-folder.py and bucket.py carry the operations out.
+An output has immutable versions, and a pointer to the version that readers get. The store is in a
+folder or in a bucket. This module decides the order of operations, which is the same for both.
+folder.py and bucket.py execute the operations.
 
 Writers, readers and `prune` need no locks, because
 
 - a commit creates a new folder and never writes into a folder that exists,
-- a process that moves or removes a pointer first sets the age of the version that was published
-  back to zero, and
-- `prune` removes only versions that are older than its grace period.
+- a process that moves or removes a pointer first restarts the grace period of the version that was
+  published, and
+- `prune` removes only versions whose grace period has ended.
 
-If a process dies between any two steps, the last complete version stays published.
+If a process dies between any two steps, the last complete version remains published.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ from demo_pipeline.store.versions import (
     parse_manifest,
 )
 
-_READS = 3  # attempts to read a pointer, then its version: the pointer may move in between
+_READS = 3  # attempts to read a pointer and its version, because the pointer may move in between
 _LOG = logging.getLogger(__package__)
 
 
@@ -69,7 +69,7 @@ class Store:
         place: the folder, which the first write creates, or the bucket.
 
     Attributes:
-        objects: the folder or bucket; gives access to files that people put next to the outputs.
+        objects: the folder or bucket. It gives access to files that people put next to the outputs.
         url: the root as it was configured, without credentials.
         local: the folder in which outputs are built and read. It is the folder of the store, or the
             cache of the bucket.
@@ -85,11 +85,11 @@ class Store:
     # Reading
 
     def current(self, output: str, whole: Container[VersionKey] = ()) -> Version | None:
-        """Returns the published version; None if the output has none, or if it is not complete.
+        """Returns the published version of an output; None if it is missing or not complete.
 
         Args:
-            output: its name.
-            whole: versions that the caller knows to be complete, so that they are not examined.
+            output: the name of the output.
+            whole: versions that the caller knows to be complete. They are not examined.
         """
         version = self.published(output)
         if version and (version.key in whole or self.is_complete(version)):
@@ -97,7 +97,7 @@ class Store:
         return None
 
     def published(self, output: str) -> Version | None:
-        """Returns the published version, complete or not; None if the output has none."""
+        """Returns the published version of an output, complete or not; None if it has none."""
         require_output(output)
         for _ in range(_READS):
             place = self.objects.pointer(output)
@@ -110,7 +110,7 @@ class Store:
     def is_complete(self, version: Version) -> bool:
         """Returns whether every file of a version exists and has its size.
 
-        In a bucket this is always so, because the manifest is uploaded after all files.
+        In a bucket every version is complete, because the manifest is uploaded after all files.
         """
         return isinstance(self.objects, Bucket) or self.objects.is_whole(version)
 
@@ -119,15 +119,16 @@ class Store:
     ) -> tuple[Path, Version]:
         """Returns a local folder with the content of the current version, and the version.
 
-        Callers must not write into the folder. It stays the same when another version is committed;
-        `prune` removes it a grace period later.
+        Callers must not write into the folder. The folder does not change when another version is
+        committed; `prune` removes it after a grace period.
 
         Args:
-            output: its name.
+            output: the name of the output.
             files: a glob, for callers that read only a few files of a large output. From a bucket,
                 only the files with a matching path are downloaded, and no linked outputs. The
-                folder may contain other files, too. None: all files and linked outputs.
-            whole: see `current`.
+                folder may contain other files, too. If None, all files and linked outputs are
+                downloaded.
+            whole: versions that are known to be complete, as for `current`.
 
         Raises:
             MissingOutput: the output has no complete version, or a file or a linked output that has
@@ -140,7 +141,7 @@ class Store:
         return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
-        """Yields a pair for each output: a local folder with its content, and its current version.
+        """Yields a local folder with the content, and the current version, for each output.
 
         Outputs that are missing or not complete are left out. The folders are strings, because a
         string takes a tenth of the memory of a `Path`.
@@ -155,8 +156,8 @@ class Store:
 
         Args:
             version: the version.
-            pattern: a glob for the paths of the files to download from a bucket; None: all files
-                and all linked versions.
+            pattern: a glob for the paths of the files to download from a bucket. If None, all files
+                and all linked versions are downloaded.
 
         Raises:
             MissingOutput, ChangedOutput: see `open`.
@@ -172,7 +173,7 @@ class Store:
         return content
 
     def _bring_file(self, bucket: Bucket, version: Version, file: FileEntry) -> None:
-        """Downloads a file of a version into the cache, and checks its digest."""
+        """Downloads a file of a version into the cache, and verifies its digest."""
         place = Path(self.local.content(version.path), file.path)
         with self.local.incoming(place, version.output) as draft:
             with draft.open("w+b") as out:
@@ -203,7 +204,8 @@ class Store:
         """Returns the names of published outputs, sorted.
 
         Args:
-            prefix: the name of an output, or of a folder of outputs; empty: all outputs.
+            prefix: the name of an output, or of a folder of outputs. If empty, all outputs are
+                returned.
         """
         folder = prefix.rstrip("/")
         if folder:
@@ -211,10 +213,11 @@ class Store:
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yields pairs of an output and one of its versions, or None if its manifest is damaged.
+        """Yields each version with the name of its output; None for a damaged manifest.
 
         Args:
-            within: the name of an output, or of a folder of outputs; empty: all outputs.
+            within: the name of an output, or of a folder of outputs. If empty, the versions of all
+                outputs are yielded.
         """
         for version_path in sorted(self.objects.ages(within)):
             yield version_path.rpartition("/")[0], self._load(version_path)
@@ -244,10 +247,10 @@ class Store:
         return manifest
 
     def _place(self, output: str, version: str) -> str | None:
-        """Returns the path of a version that has a manifest; None if no folder contains it.
+        """Returns the path of a folder that stores a version with its manifest; None if none does.
 
-        The same version can be stored in several folders, whose bytes are equal. The published
-        folder is preferred.
+        The same version can be stored in several folders with equal content. The published folder
+        is preferred.
         """
         place = self.objects.pointer(output)
         if place and place[:VERSION_LENGTH] == version and self._exists(f"{output}/{place}"):
@@ -261,7 +264,7 @@ class Store:
         return self.objects.manifest(version_path) is not None
 
     def _linked(self, link: LinkEntry | VersionName) -> Version:
-        """Returns the version that a link or a name refers to.
+        """Returns the version to which a link or a version's name refers.
 
         Raises:
             MissingOutput: the version was removed.
@@ -283,7 +286,7 @@ class Store:
         Damages of linked versions are included.
 
         Args:
-            output: its name.
+            output: the name of the output.
             damages_by_version: a cache: path of a version → its damages. A caller that verifies
                 many outputs passes the same dict to each call, so that every version is read once.
         """
@@ -335,7 +338,7 @@ class Store:
 
     @contextmanager
     def stage(self, output: str) -> Iterator[Staging]:
-        """Creates a private directory to build a version in; it is removed after the block."""
+        """Creates a private directory for building a version, and removes it after the block."""
         require_output(output)
         with self.local.draft(output) as directory:
             (directory / CONTENT).mkdir()
@@ -393,9 +396,10 @@ class Store:
         in_parallel(require, keys)
 
     def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
-        """Returns the local folder and the manifest of a version whose files may be hard-linked.
+        """Returns the local folder and the full version for a version named in a staged directory.
 
-        Returns None if the version was removed.
+        The staged directory may contain hard links to files of this version. Returns None if the
+        version was removed.
         """
         if isinstance(source, Version):
             return self.local.content(source.path), source
@@ -405,9 +409,9 @@ class Store:
         return None
 
     def _renew(self, output: str) -> bool:
-        """Sets the age of the published version to zero; returns whether the output has one.
+        """Restarts the grace period of the published version of an output.
 
-        Its grace period, after which `prune` may remove it, starts now.
+        Returns whether the output has a pointer.
         """
         place = self.objects.pointer(output)
         if place:
@@ -415,7 +419,7 @@ class Store:
         return place is not None
 
     def remove(self, output: str) -> bool:
-        """Removes the pointer of an output; returns whether it had one.
+        """Removes the pointer of an output; returns whether the output had a pointer.
 
         `prune` removes the files after the grace period.
         """
@@ -426,7 +430,7 @@ class Store:
         return True
 
     def erase(self, output: str) -> bool:
-        """Removes an output with all of its versions now, even while readers have it open.
+        """Removes an output with all of its versions immediately, even while readers have it open.
 
         Returns whether anything was removed.
         """
@@ -435,7 +439,7 @@ class Store:
         for place in self._places():
             for top in place.tops:
                 has_removed |= place.delete_all(f"{top}{output}")
-        if self.objects.pointer(output):  # another process committed a version meanwhile
+        if self.objects.pointer(output):  # another process has committed a version
             self.erase(output)
         return has_removed
 
@@ -446,7 +450,7 @@ class Store:
     def prune(self, grace_seconds: float) -> list[str]:
         """Removes versions that have not been needed for a grace period, and abandoned drafts.
 
-        A version is needed while it is published, for the grace period after that, and while a
+        A version is needed while it is published, during the grace period afterwards, and while a
         needed version links to it.
 
         Args:
@@ -457,8 +461,8 @@ class Store:
             The removed versions as `<output>@<version>`, sorted, then the paths of the drafts.
         """
         before = self.objects.now() - grace_seconds
-        # The pointers are read before the ages. If a pointer moves in between, the version that it
-        # pointed to has a new age and therefore stays.
+        # The pointers are read before the ages. If a pointer moves in between, the grace period of
+        # the earlier version has just restarted, so this version is kept.
         names = self.outputs()
         places = in_parallel(self.objects.pointer, names)
         current = {f"{name}/{place}" for name, place in zip(names, places, strict=True)}
@@ -485,7 +489,7 @@ class Store:
         return removed + self.local.sweep()
 
     def _with_linked(self, roots: set[str], versions: Iterable[str]) -> set[str]:
-        """Returns the paths of these versions, and of all versions that they link to.
+        """Returns `roots` and the paths of all versions to which they link, directly or not.
 
         Args:
             roots: paths of versions.
@@ -507,7 +511,7 @@ class Store:
     def _places_of_links(
         self, places: Mapping[VersionKey, set[str]], version_path: str
     ) -> set[str]:
-        """Returns the paths of the versions that a version links to.
+        """Returns the paths of the versions to which a version links.
 
         If a linked version is stored in several folders, only the folder that readers of the link
         use is returned.
@@ -576,7 +580,7 @@ def _version_key(version_path: str) -> VersionKey:
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:
-    """Returns the store at a path, a `file://` URL or an `s3://` URL; it need not exist yet.
+    """Returns the store at a path, a `file://` URL or an `s3://` URL. It need not exist yet.
 
     Args:
         url: the root.

@@ -1,10 +1,10 @@
 """The uploads: the folder or bucket in which recordings arrive.
 
 Each demonstration is a folder with three files. The name of the folder is the id of the
-demonstration; folders whose name cannot be an id are ignored and reported. In a folder, the files
-are read in place, and links that lead out of the folder are rejected. From a bucket, all files of a
-demonstration are downloaded; if an object changes after it was listed, the download fails. Only
-`Uploads.remove` changes the uploads.
+demonstration. Folders whose name cannot be an id are ignored and reported. In a local uploads
+folder, the files are read in place, and links that lead out of the uploads are rejected. From a
+bucket, all files of a demonstration are downloaded. The download fails if an object changes after
+it was listed. Only `Uploads.remove` changes the uploads.
 """
 
 import hashlib
@@ -58,8 +58,8 @@ class Uploads:
 
     Args:
         objects: the folder or bucket.
-        cache: a local folder for downloads, created when needed; None: the temporary folder of the
-            system.
+        cache: a local folder for downloads, created when needed. If None, the system's temporary
+            folder is used.
 
     Attributes:
         objects: the folder or bucket, for code that only lists it.
@@ -77,9 +77,10 @@ class Uploads:
         self._cache = Folder(cache or _default_cache())
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
-        """Returns every visible folder whose name can be an id, complete or not, sorted.
+        """Returns every visible folder whose name can be an id, sorted.
 
-        A bucket is listed once, however many folders it has.
+        Folders with missing files are included. A bucket is listed only once, however many folders
+        it has.
 
         Raises:
             StorageError: the uploads cannot be listed.
@@ -99,10 +100,11 @@ class Uploads:
         return sorted({*names} - self.usable(names))
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Returns the names of folders that can be ids.
+        """Returns the names of folders that can be ids of demonstrations.
 
         Names that differ only by case would be the same folder on Windows and macOS. If the store
-        has outputs for exactly one of such names, this name is usable; otherwise none is.
+        has outputs for exactly one of these names, only this name is usable. Otherwise none of them
+        is usable.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -128,8 +130,9 @@ class Uploads:
     def identity(self, demonstration: str) -> str | None:
         """Returns the fingerprint of an upload, which changes when one of its three files changes.
 
-        The fingerprint is part of recipes. In a folder, it is a hash of the bytes of the files; in
-        a bucket, only of their listing. None if the files cannot be read.
+        The fingerprint is part of recipes. For a local upload, it is a hash of the files' content.
+        In a bucket, it is a hash of their names, ETags and sizes. Returns None if the files cannot
+        be read.
         """
         if self.copies:
             return self.listed(demonstration)
@@ -141,10 +144,11 @@ class Uploads:
             return None
 
     def last_change(self, demonstration: str) -> float:
-        """When the folder, or one of the three files, was last written, moved or replaced.
+        """Returns when an upload was last written, moved or replaced, in epoch seconds.
 
-        In epoch seconds. The system sets this time (ctime), so that a copy or a move of older files
-        renews it. Nothing is read. Only for uploads in a folder.
+        The result is the latest ctime of the folder and of the three files of the recording. The
+        operating system sets the ctime, even if older files are copied or moved. The files are not
+        read. Works only for uploads in a local folder.
 
         Raises:
             OSError: the folder or a file does not exist.
@@ -152,17 +156,17 @@ class Uploads:
         folder = f"{self.url}/{demonstration}"
         last = 0.0
         for path in (folder, *(f"{folder}/{name}" for name in RECORDING_FILES)):
-            for status in (os.stat(path), os.lstat(path)):  # noqa: PTH116 - of the target and a link
+            for status in (os.stat(path), os.lstat(path)):  # noqa: PTH116 - target and link
                 last = max(last, status.st_ctime)
         return last
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """Gives a local folder with the files of a demonstration, to read from in the block.
+        """Gives a local folder with the files of a demonstration, for reading during the block.
 
         Args:
             demonstration: its id.
-            identity: the expected fingerprint of the upload; None: any.
+            identity: the expected fingerprint of the upload. If None, any fingerprint is accepted.
 
         Raises:
             DemonstrationError: no folder has the id, a file cannot be read or is a link that leads
@@ -205,7 +209,7 @@ class Uploads:
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
         """Returns name → file for the files of a recording; None if no folder has this id.
 
-        Files with other names than those of a recording are left out.
+        Files that do not belong to a recording are left out.
         """
         if not is_safe_id(demonstration):
             return None
@@ -216,9 +220,9 @@ class Uploads:
         return {name: files[name] for name in names if name in files}
 
     def _refused(self, demonstration: str) -> Iterator[Problem]:
-        """Yields a problem for each file of a folder that cannot be read or is a wrong link.
+        """Yields a problem for each file that cannot be read, or that is a link out of the uploads.
 
-        To find out, a byte of each file is read. In a bucket, nothing is examined.
+        A byte of each file is read as a test. In a bucket, nothing is examined.
         """
         objects = self.objects
         if not isinstance(objects, Folder):
@@ -232,7 +236,7 @@ class Uploads:
                 elif path.is_file():
                     with path.open("rb") as file:
                         file.read(1)
-            except FileNotFoundError:  # another process removed it meanwhile
+            except FileNotFoundError:  # another process has removed it
                 continue
             except OSError as error:
                 raise_system_trouble(error)
@@ -243,8 +247,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # An optional file. If it changes during the download, it is left out, and no later
-                # run reads it: changes of optional files do not count as changes of the upload.
+                # If an optional file changes during the download, it is left out. No later run
+                # reads it, because changes of optional files do not count as changes of the upload.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 
@@ -295,9 +299,9 @@ def _default_cache() -> Path:
 
 
 def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
-    """Returns a SHA-256, in hex, over the names, ETags and sizes of the three files.
+    """Returns a SHA-256, in hex, over the names, ETags and sizes of the files of a recording.
 
-    Other files are ignored.
+    Only the three files in `RECORDING_FILES` count; other files are ignored.
     """
     present = ((name, files[name]) for name in RECORDING_FILES if name in files)
     text = "".join(f"{name} {info.etag} {info.size}\n" for name, info in sorted(present))
@@ -305,10 +309,10 @@ def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
 
 
 def _folder_fingerprint(folder: Path) -> str:
-    """Returns a SHA-256 over the name and the SHA-256 of each existing file of the three.
+    """Returns a SHA-256 over the names and SHA-256s of those `RECORDING_FILES` that exist.
 
-    For a complete recording, the result equals the `fingerprint` in the manifest of the stage
-    `raw_recordings`.
+    For a complete recording, the result equals the `fingerprint` in the manifest that the stage
+    `raw_recordings` writes.
     """
     present = (name for name in RECORDING_FILES if (folder / name).is_file())
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)

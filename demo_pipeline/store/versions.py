@@ -1,8 +1,8 @@
 """Versions of outputs: manifests, staged directories, and differences from a manifest.
 
 The id of a version is a hash of the bytes of its manifest. Therefore equal results have equal ids
-on every machine and in every store. The folder of a version is named `<id>-<8 hex>`. The eight
-digits are random, so that no commit writes into a folder that exists. Earlier versions of the
+on every machine and in every store. The folder of a version is named `<id>-<8 hex digits>`. These
+eight digits are random, so that no commit writes into an existing folder. Earlier versions of the
 package named the folder `<id>`.
 """
 
@@ -54,8 +54,8 @@ class CheckOutcome:
     """The result of a check of a staged version.
 
     Attributes:
-        problems: errors and warnings.
-        metadata: JSON values, shown in Dagster's UI.
+        problems: errors and warnings that the check found.
+        metadata: JSON values that Dagster's UI shows.
         blocking: whether a failure prevents the commit.
     """
 
@@ -71,7 +71,7 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         path: relative to the folder `content`, separated by `/`.
-        size: bytes.
+        size: size in bytes.
     """
 
     path: str
@@ -89,11 +89,12 @@ class LinkEntry(msgspec.Struct, frozen=True, gc=False):
 class Manifest(msgspec.Struct, frozen=True):
     """The file `manifest.json` of a version: its recipe, its files and its checks.
 
-    It contains no time and no path of a machine, so that equal results have equal manifests.
+    The manifest contains no times and no paths of a machine, so that equal results have equal
+    manifests.
 
     Attributes:
-        files: sorted by path; empty folders are not part of an output.
-        links: path under `content/` → the version that the link leads to.
+        files: the files, sorted by path. Empty folders are not part of an output.
+        links: path under `content/` → the version to which the link leads.
         content: SHA-256 over paths, digests and links. It is equal for equal content, whatever the
             recipe was.
         summary: the JSON object that the stage returned.
@@ -118,11 +119,11 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The bytes of all files together."""
+        """The total size of all files in bytes."""
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """Returns the bytes of the file. Keys are sorted, so equal manifests give equal bytes."""
+        """Returns the manifest as JSON. Keys are sorted, so equal manifests give equal bytes."""
         values = msgspec.to_builtins(self)
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()
@@ -133,10 +134,10 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 @dataclass(frozen=True, slots=True)
 class VersionName:
-    """A committed version without its manifest, for code that holds many thousands of them.
+    """A committed version without its manifest, for code that holds many thousands of versions.
 
     Attributes:
-        id: see `Version`.
+        id: the id, as in `Version`.
         content: the fingerprint of the content.
     """
 
@@ -151,7 +152,7 @@ class Version:
 
     Attributes:
         id: the first 16 hex digits of the SHA-256 of the bytes of the manifest.
-        place: the name of its folder.
+        place: the name of the version's folder.
     """
 
     id: str
@@ -165,7 +166,7 @@ class Version:
 
     @property
     def content(self) -> str:
-        """The fingerprint of the content. Stages that read the version have it in their recipes."""
+        """The fingerprint of the content, for the recipes of stages that read the version."""
         return self.manifest.content
 
     @property
@@ -180,12 +181,12 @@ class Version:
 
     @property
     def path(self) -> str:
-        """The path of its folder below the folder of all versions: `<output>/<place>`."""
+        """The path of the version's folder below the folder of all versions: `<output>/<place>`."""
         return f"{self.output}/{self.place}"
 
 
 def is_place(name: str) -> bool:
-    """Returns whether the folder of a version may have this name."""
+    """Returns whether this can be the name of a version's folder."""
     return _PLACE.fullmatch(name) is not None
 
 
@@ -201,11 +202,11 @@ def linked_version(link: str) -> str | None:
 
 
 def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
-    """Returns the manifest with these bytes; None if their hash is not that in the folder name.
+    """Parses the manifest of a version; returns None if it is missing or damaged.
 
     Args:
-        data: the bytes; None if the file is missing.
-        place: the name of the folder of the version, which begins with the hash.
+        data: the bytes of the manifest; None if the file is missing.
+        place: the name of the version's folder. It begins with the hash of the manifest.
     """
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:
         return None
@@ -225,7 +226,7 @@ def new_version(
     checks: Sequence[CheckOutcome],
     files: list[FileEntry],
 ) -> tuple[Version, bytes]:
-    """Returns the version that a staged directory becomes, and the bytes of its manifest.
+    """Returns a version for the content of a staged directory, and the bytes of its manifest.
 
     Raises:
         TypeError, ValueError: the summary cannot be written as JSON.
@@ -260,14 +261,15 @@ class Staging:
 
     Attributes:
         output: the name of the output.
-        directory: the directory that becomes the directory of the version. Both have the same depth
-            below the root, so that relative links stay right.
-        find: returns the local folder with the content of a version, given its output and its id;
-            raises `StorageError` if the version was removed.
-        links: path under `path` → the linked version.
-        before: the published version, for builds that read it.
+        directory: the staged directory. It is later moved to the folder of the version. Both have
+            the same depth below the root, so that relative links remain valid.
+        find: returns the local folder with the content of a version, given its output and its id.
+            Raises `StorageError` if the version was removed.
+        links: path of a link below `path` → the linked version.
+        before: the version that is published so far, for builds that reuse its content. None if
+            there is none.
         hardlink_sources: versions whose files the build may hard-link under `path`. The new
-            manifest takes the digest of such a file from the manifest of the source: hashing the
+            manifest takes the digest of such a file from the manifest of the source. Hashing the
             file again would accept damage as new content.
     """
 
@@ -305,20 +307,20 @@ class Staging:
 
 
 Load = Callable[[Version | VersionName], tuple[str, Version] | None]
-"""Returns the local folder with the content of a version, and the version; None if it is gone."""
+"""Returns the local folder and the full version; None if the version was removed."""
 
 
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:
     """Returns the entries of all files of a staged directory, and the paths of the new files.
 
-    New files have to be synced to the disk. Files that are hard-linked from another version were
-    synced when that version was committed.
+    New files must be synced to the disk. Files that are hard-linked from another version were
+    synced when the other version was committed.
 
     Raises:
-        ChangedOutput: a file that is hard-linked from one of `hardlink_sources` has another size
-            than the manifest of the source says.
-        StorageError: an entry is neither a plain file nor one of the links, or its name is not
-            Unicode.
+        ChangedOutput: the size of a file that is hard-linked from one of `hardlink_sources`
+            differs from the manifest of the source.
+        StorageError: an entry is neither a plain file nor made by `Staging.link`, or its name is
+            not Unicode.
     """
     files: list[FileEntry] = []
     unsynced: list[str] = []
@@ -355,8 +357,8 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 class _SharedFiles:
     """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    A staged directory may have thousands of source versions. Their files are examined one after the
-    other, only until the inode is found.
+    A staged directory may have thousands of source versions. Their files are therefore examined
+    only until an inode is found.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -364,7 +366,10 @@ class _SharedFiles:
         self._by_inode: dict[int, tuple[str, FileEntry]] = {}
 
     def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
-        """Returns the output and the entry of the source; None if the file is not hard-linked."""
+        """Returns the output and the entry of the file with this inode in a source version.
+
+        Returns None if the file is not hard-linked from a source version.
+        """
         if status.st_nlink == 1:
             return None
         while status.st_ino not in self._by_inode:
@@ -392,16 +397,17 @@ class _SharedFiles:
 def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
     """Yields the paths of all files and links under `content`, separated by `/` and sorted.
 
-    Only the names of the current folders are held in memory, because a dataset has very many files.
+    Only the names in the current folders are held in memory, because a dataset may have very many
+    files.
 
     Args:
         content: the folder.
-        folder: the subfolder to walk, with a `/` at the end; empty: all.
+        folder: the subfolder to walk, with a `/` at the end. If empty, all of `content` is walked.
     """
     names = []
     with os.scandir(f"{content}/{folder}") as entries:
         for entry in entries:
-            # The slash puts a folder where the paths of its files belong in the order.
+            # With a slash at the end, a folder is sorted like the paths of its files.
             slash = "/" if entry.is_dir(follow_symlinks=False) else ""
             names.append(f"{folder}{entry.name}{slash}")
     names.sort()
@@ -429,21 +435,21 @@ class OutputDamage:
 
     @classmethod
     def for_path(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
-        """Returns a damage of a file of an output, given its path in the content."""
+        """Returns the damage of a file, given the path of the file in the output's content."""
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
 
     def inside(self, output: str, path: str) -> "OutputDamage":
         """Returns this damage as a damage of another output that links to the damaged output.
 
         Args:
-            output: the other output.
-            path: the path of the link in its content.
+            output: the output that contains the link.
+            path: the path of the link in the content of `output`.
         """
         inner = self.file.removeprefix(f"{self.output}/")
         return OutputDamage(output, self.code, f"{output}/{ascii_path(path)}/{inner}", self.message)
 
     def as_error(self) -> ChangedOutput:
-        """Returns the error to raise for code that needs the file."""
+        """Returns the error to raise where the damaged file is needed."""
         return ChangedOutput(self.output, self.file.removeprefix(f"{self.output}/"))
 
 
@@ -456,9 +462,10 @@ def damages_of(
 
     Args:
         version: the version.
-        sizes: path of each entry in its content → bytes of a plain file, None for anything else.
-        digests: the present SHA-256 of each file of the manifest, in the same order; None if the
-            file cannot be read.
+        sizes: path of each entry in the content → size of a plain file in bytes, or None for
+            another kind of entry.
+        digests: the current SHA-256 of each file of the manifest, in the order of the manifest.
+            None for a file that cannot be read.
     """
     output = version.output
     manifest = version.manifest

@@ -48,7 +48,7 @@ def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], decoded: Any) -> _P
 
 
 def _pq_light() -> _Levels:
-    """(codes,) linear light of each PQ code (SMPTE ST 2084); the desktop's white is 1."""
+    """Returns the linear light of each 16-bit PQ code (SMPTE ST 2084); the desktop's white is 1."""
     m1 = 2610 / 16384
     m2 = 2523 / 4096 * 128
     c1 = 3424 / 4096
@@ -60,9 +60,9 @@ def _pq_light() -> _Levels:
 
 
 def _hlg_light() -> _Levels:
-    """(codes,) linear light of each HLG code (ARIB STD-B67); the desktop's white is 1.
+    """Returns the linear light of each 16-bit HLG code (ARIB STD-B67).
 
-    This white is at 75 % of the code values.
+    The desktop's white, at 75 % of the code values, is 1.
     """
     a = 0.17883277
     b = 0.28466892
@@ -74,7 +74,7 @@ def _hlg_light() -> _Levels:
 
 
 def _displayed() -> _Pixels:
-    """(codes,) sRGB sample of each linear light from 0 to 1."""
+    """Returns a table of 8-bit sRGB values for linear light from 0 to 1, in equal steps."""
     light = np.linspace(0.0, 1.0, _CODES)
     curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.asarray(np.round(curve * 255), np.uint8)

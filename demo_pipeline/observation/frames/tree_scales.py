@@ -1,7 +1,8 @@
-"""Finds the units of the boxes in each accessibility scan by fitting the boxes to the screen.
+"""Finds the scale of the boxes in each accessibility scan by comparing the boxes with the screen.
 
-After a change of display scaling, some recorders log trees in other units than the pointer. A box
-fits the screen if it has content inside, and if its edges cut through no content.
+After a change of display scaling, some recorders log accessibility trees in other units than the
+pointer's positions. A box fits the screen if there is content inside the box, and if its edges cut
+through no content.
 """
 
 from bisect import bisect_right, insort
@@ -19,20 +20,25 @@ _Counts = np.ndarray[Any, np.dtype[np.int32]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
-LEAST_MARKS = 6  # elements; fewer may fit by chance
-INK_LEVELS = 48  # of 255; the content of a named element has at least this contrast
+LEAST_MARKS = 6  # least number of elements that are compared; fewer may fit by chance
+INK_LEVELS = 48  # least contrast, of 255, of the content inside a fitting box
 CUT_LEVELS = 24  # of 255; an edge cuts content where brightness along it changes by more than this
-CUT_SHARE = 0.06  # of the samples along the edge; the edge of a fitting box cuts fewer
-# Shares of the elements whose boxes fit:
-FIT_SHARE = 0.5  # least for the right scale; right scales had 0.48 to 1.00, wrong ones 0.47 at most
-MISFIT_SHARE = 0.35  # without scaling, trees in other units have a smaller share: up to 0.34
+CUT_SHARE = 0.06  # largest share of the samples on a fitting box's edges that may cut content
+# Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
+# 0.48 to 1.00, wrong scales 0.47 at most.
+FIT_SHARE = 0.5
+# If fewer unscaled boxes than this share fit, the tree is probably in other units. Such trees had
+# shares of up to 0.34.
+MISFIT_SHARE = 0.35
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
-    """Returns the factor with which the boxes of a scan fit the screen; None if it is in doubt.
+    """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
+
+    Returns None if too few boxes fit with any factor.
 
     Args:
-        detail: the screen at the scan, as `ScreenDetail.detail`.
+        detail: the screen at the time of the scan, as in `ScreenDetail.detail`.
         marks: (elements, 4) x, y, width, height of small named elements, video pixels.
     """
     steps = (
@@ -51,19 +57,20 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
 
 
 def _sums(differences: Luma) -> _Counts:
-    """(rows + 1, columns + 1): number of steps of brightness above and to the left of a sample."""
+    """Returns the integral image (rows + 1, columns + 1) of differences above `CUT_LEVELS`."""
     steps = cv2.threshold(differences, CUT_LEVELS, 1, cv2.THRESH_BINARY)[1]
     return np.asarray(cv2.integral(steps), np.int32)
 
 
 def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: float = 0.0) -> float:
-    """Returns the share of the boxes that fit the screen, or 0 if it is certainly below `least`.
+    """Returns the share of the boxes that fit the screen, or 0 if the share is below `least`.
 
     Args:
-        detail: the screen, as `ScreenDetail.detail`.
-        steps: results of `_sums` for the steps between columns and for those between rows.
+        detail: the screen, as in `ScreenDetail.detail`.
+        steps: results of `_sums` for the differences between neighbouring columns, and between
+            neighbouring rows.
         marks: (elements, 4) boxes, video pixels.
-        least: a smaller share need not be computed.
+        least: least share in which the caller is interested.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
@@ -87,17 +94,20 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
 
 
 def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
-    """Returns the number of steps in each box; `bottom` and `right` are excluded."""
+    """Returns the sum inside each box from the integral image `sums`.
+
+    `bottom` and `right` are excluded.
+    """
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 
 class TreeScales:
-    """Decides the scale of the boxes of each scan: the factor from its units to those of the log.
+    """Decides the scale of each scan: the factor that turns its boxes into event space.
 
     If the boxes fit without scaling, the scale is 1. Another scale is accepted if it fits two
-    successive scans; otherwise the scale is in doubt. A scan that was not tested has the scale of
-    the scan before. A dialog may hide the page, so that no scale fits. The scale is then 1 if a
-    window has the same box as in the last scan that fitted.
+    successive scans; otherwise the scale is unknown. A scan that was not tested gets the scale of
+    the scan before. If no scale fits, for example because a dialog hides the page, the scale is 1
+    as long as a window has the same box as in the last scan that fitted without scaling.
 
     Attributes:
         fits: result of `fitting_scale` for each tested scan, by the line of the scan in the log.
@@ -106,12 +116,12 @@ class TreeScales:
     def __init__(self) -> None:
         self.fits: dict[int, float | None] = {}
         self._lines: list[int] = []
-        self._fitting_windows: frozenset[PixelBox] = frozenset()  # windows of the last fitting scan
+        self._fitting_windows: frozenset[PixelBox] = frozenset()  # of the last scan with scale 1
 
     def add(self, line: int, fit: float | None, windows: frozenset[PixelBox] = frozenset()) -> None:
-        """Records the result of `fitting_scale` for the scan in a line of the log.
+        """Records the result of `fitting_scale` for the scan in this line of the log.
 
-        `windows`: boxes of the windows of the scan, in its units.
+        `windows` are the boxes of the scan's windows, unscaled.
         """
         if fit is None and windows & self._fitting_windows:
             fit = 1.0
@@ -121,7 +131,7 @@ class TreeScales:
         insort(self._lines, line)
 
     def at(self, line: int) -> float | None:
-        """Returns the scale of the scan in a line of the log; None if it is in doubt."""
+        """Returns the scale of the scan in this line of the log; None if the scale is unknown."""
         position = bisect_right(self._lines, line) - 1
         return self._scale(position) if position >= 0 else 1.0
 
@@ -131,11 +141,14 @@ class TreeScales:
         return newest <= line and self.fits[newest] is not None and self.at(newest) is None
 
     def give_up(self) -> None:
-        """Sets the scale of the newest scan to "in doubt", without waiting for the next scan."""
+        """Sets the scale of the newest scan to unknown, without waiting for the next scan."""
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Returns the new scale for each line of the log with a change; before, the scale is 1."""
+        """Returns the lines of the log at which the scale changes, each with its new scale.
+
+        Before the first of these lines, the scale is 1.
+        """
         changes: dict[int, float | None] = {}
         scale: float | None = 1.0
         for position, line in enumerate(self._lines):

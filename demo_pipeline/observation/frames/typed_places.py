@@ -18,7 +18,7 @@ from demo_pipeline.observation.trees.secret_fields import dots_for
 
 
 class _BeforeTyping(NamedTuple):
-    """The screen before a typing action: at half size, and in full size (`luma`)."""
+    """The screen before a typing action, at half size (`detail`) and in full size (`luma`)."""
 
     action_index: int
     detail: ScreenDetail
@@ -29,14 +29,15 @@ class TypedPlaces:
     """Compares the screenshot of each typing action with that of the next action.
 
     Args:
-        actions: only those that type visible text are compared.
-        detector: knows the cells that flicker.
-        pointer: changes around it are ignored if it moved between the two screenshots.
+        actions: all actions; only those that type visible text are compared.
+        detector: knows the cells that flicker, which are ignored.
+        pointer: the pointer's path. Changes around the pointer are ignored if it moved between the
+            two screenshots.
 
     Attributes:
-        places: boxes of the changes in video pixels, by index of the typing action; a value is
-            empty if nothing changed.
-        dotted: indexes of the typing actions whose text appeared as dots.
+        places: boxes of the changes in video pixels, by index of the typing action; empty for an
+            action that changed nothing.
+        dotted: indexes of the typing actions whose text appeared as dots, as in password fields.
     """
 
     def __init__(
@@ -50,7 +51,10 @@ class TypedPlaces:
         self.dotted: list[int] = []
 
     def see(self, action_index: int, frame: Frame | None) -> None:
-        """Takes the frame of an action's screenshot, or None; actions come in order."""
+        """Takes the frame of an action's screenshot, or None if there is no screenshot.
+
+        Must be called in the order of the actions.
+        """
         if frame is None:
             return
         if self._before is not None:

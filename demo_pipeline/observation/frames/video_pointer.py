@@ -1,7 +1,7 @@
-"""Converts the pointer's logged path to times and pixels of the video, and tests for leaks.
+"""Converts the pointer's logged path to times and pixels of the video, and detects leaks.
 
-A leak is a frame that gives the place of the press away, because it shows the pointer at its target
-or lies too close to the press.
+A leak is a frame from before a press that reveals where the press will be, because the frame shows
+the pointer at its target or lies too close to the press.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Point, PointerPath
 
-HOVER_LAG_S = 0.1  # seconds for which an element stays highlighted after the pointer has left it
+HOVER_LAG_S = 0.1  # seconds for which an element stays highlighted after the pointer leaves
 LIMIT_TOLERANCE_S = 1e-6  # seconds; the precision of times in frames.parquet
 
 
 class Leak(NamedTuple):
-    """Whether a frame gives the place of the press away.
+    """Tells whether a frame reveals the place of the press that follows.
 
     Attributes:
         is_leak: the pointer is at the target already, or the frame is later than the limit of its
             request.
         is_unavoidable: the pointer is at the target and was there when the previous action ended,
             so no earlier frame is better. False if the frame is later than the limit.
-        distance_px: from the pointer to the press, event space; None for keys, and without a logged
-            position.
+        distance_px: distance from the pointer to the press, in event space. None if the action has
+            no target area (keys), or if the pointer's position is unknown.
     """
 
     is_leak: bool
@@ -43,7 +43,7 @@ class VideoPointer:
         path: the pointer's positions in the log.
         clock: converts event times to video times.
         screen: the parts of the recording, each with its canvas.
-        frame_s: usual distance of two frames, seconds.
+        frame_s: mean interval between frames, seconds.
     """
 
     path: PointerPath
@@ -52,10 +52,10 @@ class VideoPointer:
     frame_s: float
 
     def positions_near(self, time: float) -> list[Point]:
-        """Returns where a frame may show the pointer or an element that it highlighted.
+        """Returns the points at which a frame may show the pointer or an element it highlighted.
 
-        The result has several points, in video pixels, because the clock and the time of the grab
-        are uncertain. `time` is the frame's, in video seconds.
+        There are several points, in video pixels, because the clock and the moment of the screen
+        capture are uncertain. `time` is the frame's, in video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
@@ -70,14 +70,14 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer arrived where the frame at `time` shows it; video seconds."""
+        """Returns when the pointer arrived at its position at `time`; both in video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:
         """Returns all logged positions at which a frame may show the pointer, video pixels.
 
-        `time` is the frame's, in video seconds. Before its first logged position, the pointer
-        counts as being at this position.
+        `time` is the frame's, in video seconds. Before the first logged position, the pointer is
+        assumed to rest there.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
@@ -86,13 +86,15 @@ class VideoPointer:
         return [canvas.to_video(*point) for point in self.path.between(first, last) if canvas]
 
     def moves_around(self, before: float, after: float) -> list[Point]:
-        """Returns the pointer's positions around a move from one frame to the next, event space.
+        """Returns the pointer's positions, in event space, if it moved between two frames.
 
-        These are the positions in the frame before, in the two frames, and in the frame after.
-        Four are needed because recorders stamp a frame up to one frame early or late. There are
-        fewer before the first logged position, and none if the pointer rested.
+        The result has up to four positions: at the two frames, one frame earlier and one frame
+        later, because recorders stamp frames up to one frame early or late. Positions before the
+        first logged one are left out. The result is empty if the pointer rested.
 
-        `before`, `after`: times of the two frames, video seconds.
+        Args:
+            before: time of the first frame, video seconds.
+            after: time of the second frame, video seconds.
         """
         first = self._logged_at(before)
         last = self._logged_at(after)
@@ -107,7 +109,7 @@ class VideoPointer:
     def places_around(self, before: float, after: float) -> list[Point]:
         """Returns the positions of `moves_around`, or more if the clock is uncertain.
 
-        If the clock's uncertainty exceeds the distance of two frames, the result has all logged
+        If the clock's uncertainty exceeds the interval between frames, the result has all logged
         positions that the pointer may have had during the move.
         """
         moved = self.moves_around(before, after)
@@ -122,13 +124,13 @@ class VideoPointer:
         return self.path.at(self.clock.event_time(time))
 
     def leak(self, request: FrameRequest, time: float) -> Leak:
-        """Returns whether the frame at `time` gives the place of the requested press away."""
+        """Tests whether the frame at `time` reveals the place of the press in the request."""
         is_late = time > request.limit + LIMIT_TOLERANCE_S
         area = request.target_area
         position = self._logged_at(time)
         if area is None or position is None:
             return Leak(is_late, is_unavoidable=False, distance_px=None)
-        # If there is no previous action, the pointer counts as having been at its place all along.
+        # Without a previous action, assume that the pointer has always been at its position.
         earlier = self._logged_at(request.since) if np.isfinite(request.since) else position
         is_at_target = area.contains(*position)
         was_at_target = is_at_target and earlier is not None and area.contains(*earlier)

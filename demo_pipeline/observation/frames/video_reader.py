@@ -1,7 +1,7 @@
-"""Decodes stretches of a video in presentation order, and gives access to the pixels of frames.
+"""Decodes parts of a video in presentation order, and gives access to the pixels of the frames.
 
-Between the stretches, the reader seeks or decodes only frames that later frames refer to. Damaged
-frames are left out.
+Between the parts, the reader seeks, or it decodes only reference frames. Damaged frames are left
+out.
 
 Colours are converted by FFmpeg's scaler in a filter graph, because a graph reuses its memory.
 Without a graph, each conversion takes 6 MB of new memory from the operating system, and the page
@@ -39,8 +39,8 @@ from demo_pipeline.recording.video_probe import (
 
 SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
 _BLACK_LEVEL = 24  # of 255; black is encoded as 16 or 0, a pointer on a black screen has 100
-HALF = 2  # pixels per side of the square whose mean is a sample of `Frame.halved`
-TIME_TOLERANCE_S = 1e-9  # seconds; allows for rounding; less than any unit of presentation times
+HALF = 2  # divisor for width and height in `Frame.halved`
+TIME_TOLERANCE_S = 1e-9  # seconds; allows for rounding errors, far below any video's time base
 # Pixel formats whose first plane is the luma, with 8 bits for each pixel.
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
@@ -49,7 +49,7 @@ Luma = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of video time, seconds, both ends included."""
+    """A period of video time in seconds, including both ends."""
 
     start: float
     end: float
@@ -105,7 +105,7 @@ class Frame:
 
     @cached_property
     def quartered(self) -> Luma:
-        """(rows, columns) uint8: the luma at quarter size; each sample a mean of 4 x 4 pixels."""
+        """(rows, columns) uint8: the luma at quarter size; a sample is a mean of 4 x 4 pixels."""
         rows, columns = self.halved.shape
         size = (max(1, columns // HALF), max(1, rows // HALF))
         return np.asarray(cv2.resize(self.halved, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -116,7 +116,7 @@ class Frame:
         degrees = rotation(self.decoded)
         rows = plane_rows(planar.planes[0])[: planar.height]
         if not degrees and rows.shape[1] % SAMPLE_STEP == 0:
-            # Converting 32-bit integers to their low byte is twice as fast as copying with a step.
+            # Taking the low byte of each 32-bit integer is twice as fast as copying with a stride.
             fours = rows.view(f"<u{SAMPLE_STEP}")
             return fours[::down, : -(-planar.width // SAMPLE_STEP)].astype(np.uint8)
         # After a rotation by 90 or 270 degrees, rows are columns of the decoder's frame.
@@ -138,7 +138,7 @@ class Frame:
 
 
 def plane_rows(plane: Any) -> Luma:
-    """(rows, bytes) of a plane of a decoded frame, as a view of the decoder's memory.
+    """Returns a plane of a decoded frame as (rows, bytes), a view of the decoder's memory.
 
     Rows may be longer than the frame is wide, because padding follows each row in memory.
     """
@@ -225,7 +225,7 @@ def _graph(  # noqa: PLR0917 - the form of a frame
 
 _B = int(PictureType.B)
 PtsRange = tuple[int, int]
-"""First and last presentation time of a stretch, both included, in units of the time base."""
+"""First and last presentation time of a part of a video, in units of the time base."""
 
 
 def decode_spans(
@@ -236,16 +236,17 @@ def decode_spans(
 ) -> Iterator[Frame]:
     """Yields the frames of a video that lie in `spans`, in presentation order.
 
-    If a gap between two spans contains a key frame, a seek skips the gap. In other gaps, only
-    frames that later frames refer to are decoded. Frames that do not decode, or whose damage the
-    decoder conceals, are left out without an error. A caller can notice their absence by the times
-    in `packets`.
+    A gap between two spans is skipped by a seek if the gap contains a key frame. In other gaps,
+    only reference frames are decoded. Frames that cannot be decoded, or whose damage the decoder
+    conceals, are left out without an error. Callers can detect missing frames by comparing with
+    the times in `packets`.
 
     Args:
         path: the video file.
         packets: the index of its frames.
         spans: ascending and disjoint.
-        size: width and height that every frame must have, pixels before rotation; None: any size.
+        size: width and height that every frame must have, pixels before rotation. None allows any
+            size.
 
     Raises:
         DemonstrationError: a frame has another size.
@@ -257,7 +258,7 @@ def decode_spans(
 
 
 def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRange]:
-    """Yields the first and last presentation time in each span that holds a frame."""
+    """Yields the presentation times of the first and last frame in each span with a frame."""
     for span in spans:
         bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
         inside = packets.pts[slice(*np.searchsorted(packets.times, bounds))]
@@ -266,10 +267,10 @@ def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRang
 
 
 class _ForwardReader:
-    """Decodes the `wanted` stretches of a video, one after the other.
+    """Decodes the `wanted` parts of a video, one after the other.
 
-    In the gaps between them, frames that no other frame refers to are not decoded. No attribute
-    holds a frame, because the decoder and the frame would then keep each other in memory.
+    In the gaps between them, only reference frames are decoded. No attribute holds a frame, because
+    the decoder and the frame would then keep each other in memory.
     """
 
     def __init__(
@@ -292,7 +293,7 @@ class _ForwardReader:
         self._high = -math.inf
 
     def frames(self) -> Iterator[Frame]:
-        """Yields the frames of the stretches, in presentation order."""
+        """Yields the frames of the wanted parts, in presentation order."""
         base = float(self._packets.time_base)
         position = -math.inf
         decoded_frames: Iterator[Any] = iter(())
@@ -314,9 +315,9 @@ class _ForwardReader:
                     break
 
     def _decoded(self, key: int) -> Iterator[Any]:
-        """Yields the decoder's frames from the key frame at presentation time `key` on.
+        """Yields the decoder's frames, starting at the key frame with presentation time `key`.
 
-        After an error, decoding goes on at the next key frame.
+        After an error, decoding continues at the next key frame.
         """
         keys = self._packets.key_pts
         following = int(np.searchsorted(keys, key))
@@ -343,11 +344,10 @@ class _ForwardReader:
                 return
 
     def _enter(self, pts: int | None) -> None:
-        """Tells the decoder which frames it may skip, from the packet at this presentation time on.
+        """Tells the decoder which frames it may skip, starting at the packet with this time.
 
-        The decoder decodes all frames of a wanted stretch. In a gap, it decodes only frames that
-        other frames refer to. A packet without a time is decoded, because it may lie in a wanted
-        stretch.
+        The decoder decodes all frames of a wanted part, and in gaps only reference frames. A packet
+        without a time is decoded, because it may belong to a wanted part.
         """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1
@@ -359,8 +359,8 @@ class _ForwardReader:
 def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
     """Leaves out corrupt frames, and all frames after them up to the next intact key frame.
 
-    B-frames refer to the next frame that is not a B-frame. They are held back until that frame
-    shows whether they are intact.
+    B-frames depend on the next frame that is not a B-frame. They are held back until that frame is
+    known to be intact.
     """
     broken = False
     waiting: list[Any] = []
@@ -381,7 +381,10 @@ def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
 
 
 def _key_before(packets: VideoPackets, pts: int) -> int:
-    """Returns the presentation time of the last key frame up to `pts`, else of the first one."""
+    """Returns the presentation time of the last key frame up to `pts`.
+
+    If there is none so early, returns that of the video's first key frame.
+    """
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
 
@@ -400,7 +403,7 @@ _FRAMES_AHEAD = 4  # decoded frames that wait for the caller; each takes 3 MB in
 
 
 def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Yields the frames; a thread decodes the next few while the caller works on one."""
+    """Yields the frames, while a thread decodes the next few ahead of the caller."""
     with ThreadPoolExecutor(1) as thread:
         due = deque(thread.submit(next, frames, None) for _ in range(_FRAMES_AHEAD))
         while frame := due.popleft().result():
@@ -408,7 +411,7 @@ def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
             yield frame
 
 
-LONE_FRAME_S = 0.1  # seconds; used as the distance of two frames in a video with a single frame
+LONE_FRAME_S = 0.1  # seconds; interval between frames that is assumed for a video with one frame
 
 
 @dataclass(frozen=True)
@@ -418,7 +421,8 @@ class RecordedVideo:
     Attributes:
         path: the video file.
         packets: the index of its frames.
-        size: width and height that every frame must have, pixels before rotation; None: any size.
+        size: width and height that every frame must have, pixels before rotation. None allows any
+            size.
     """
 
     path: Path
@@ -432,16 +436,16 @@ class RecordedVideo:
 
     @cached_property
     def frame_s(self) -> float:
-        """The mean distance of two frames, seconds."""
+        """The mean interval between frames, seconds."""
         times = self.times
         return float((times[-1] - times[0]) / (len(times) - 1)) if len(times) > 1 else LONE_FRAME_S
 
     @cached_property
     def grab_s(self) -> float:
-        """The distance of two frames while the screen changes, seconds.
+        """The interval between frames while the screen changes, seconds.
 
-        This is the 10th percentile of all distances. The mean would be too long, because recorders
-        with a variable rate write no frames while nothing changes.
+        This is the 10th percentile of all intervals. The mean would be too long, because recorders
+        with a variable frame rate write no frames while nothing changes.
         """
         distances = np.diff(self.times)
         return float(np.percentile(distances, 10)) if len(distances) else LONE_FRAME_S

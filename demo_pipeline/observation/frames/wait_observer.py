@@ -1,4 +1,4 @@
-"""Collects the changes of the screen between actions; waits.py finds the waits by them."""
+"""Collects the changes of the screen between actions, from which waits.py finds the waits."""
 
 import pickle
 from bisect import bisect_right
@@ -42,17 +42,19 @@ from demo_pipeline.observation.frames.waits import (
 
 LONGEST_S = 120.0  # seconds after an action; later changes are not observed
 SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
-PLACE_PX = 24  # video pixels around a press; the letters of the clicked element are within them
-RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
-# Samples (4 x 4 pixels) per side of the square whose median is the background. Lines of text cover
-# less than half of such a square.
+PLACE_PX = 24  # video pixels around a press, enough to include letters of the clicked element
+RESTING_PX = 1.0  # video pixels; a pointer that moved by at most this counts as resting
+# Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
+# cover less than half of such a square.
 GROUND_SAMPLES = 9
-_INK_LEVELS = 24  # of 255; neighbouring samples of content differ by more, pale skeletons by less
+# Of 255. Neighbouring samples of content differ by more than this, those of a pale skeleton screen
+# by less.
+_INK_LEVELS = 24
 
 
 @dataclass
 class _IntervalRecord:
-    """Collects the changes in one interval from compared frames, which come in order."""
+    """Collects the changes of the screen in one interval, frame by frame."""
 
     interval: Interval
     _before: list[Cells] = field(default_factory=list)
@@ -70,8 +72,8 @@ class _IntervalRecord:
     def end(self) -> float:
         """When the observation of the interval ends, video seconds.
 
-        It ends when the second action begins. If the second action is keys, it ends a little later,
-        so that the effect of the keys is seen.
+        This is the start of the second action. If the second action is keys, the observation lasts
+        `TOGETHER_S` longer, so that it includes the effect of the keys.
         """
         if self.interval.place is not None:
             return self.interval.until
@@ -82,11 +84,11 @@ class _IntervalRecord:
 
         Args:
             time: of the frame, video seconds.
-            luma: of the frame, as `Frame.quartered`.
-            before: luma of the compared frame before.
+            luma: of the frame, as in `Frame.quartered`.
+            before: luma of the previously compared frame.
             changed: the cells that changed between the two frames.
-            hovered: the changed cells beside the pointer, if the pointer came to its place shortly
-                before.
+            hovered: the changed cells beside the pointer; no cells if the pointer did not arrive
+                there shortly before.
         """
         interval = self.interval
         if self._first is None:
@@ -101,7 +103,7 @@ class _IntervalRecord:
             self._early.append(changed)
             self._after_effect = luma
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
-            if time > interval.looked:  # on its way, the pointer may open content
+            if time > interval.looked:  # the moving pointer may open content on its way
                 self._late.append((time, changed & ~hovered))
             else:
                 self._late.append((time, changed))
@@ -116,7 +118,7 @@ class _IntervalRecord:
             self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
-        """Returns the changes; None if there was no frame before or after the interval."""
+        """Returns the changes; None if the interval had no frames before or after it."""
         first = self._first
         last = self._last
         if first is None or last is None:
@@ -163,7 +165,7 @@ class _IntervalRecord:
 
 
 def _content(luma: Luma) -> Cells:
-    """(rows, columns), true where a cell has letters or an edge, not only plain background."""
+    """Returns a map (rows, columns) of the cells with letters or edges, not plain background."""
     around = np.ones((3, 3), np.uint8)
     lowest = cv2.erode(luma, around)
     highest = cv2.dilate(luma, around)
@@ -171,9 +173,9 @@ def _content(luma: Luma) -> Cells:
 
 
 def _was_blank(before: Luma, after: Luma) -> Cells:
-    """(rows, columns), true where a cell was plain background before and keeps this background.
+    """Returns a map (rows, columns) of the cells that were plain background and still have it.
 
-    A notification over the cell would have a background of its own.
+    Cells under a notification are false if the notification has another background.
     """
     background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
     return ~_content(before) & ~background_changed
@@ -185,10 +187,10 @@ def _background(luma: Luma) -> Luma:
 
 
 class WaitObserver:
-    """Finds out by the screen which pauses were waits, as an observer.
+    """Frame observer that finds the pauses in which the person waited for the screen.
 
     Args:
-        intervals: between successive actions, in their order.
+        intervals: the intervals between successive actions, in order of time.
         times: (frames,) times of all frames of the video, ascending seconds.
         pointer: changes around a moving pointer are ignored.
     """
@@ -230,8 +232,8 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether the pause with this action index may be a wait.
 
-        None until the next action was seen. False is final: the pause is not a wait, whichever
-        cells turn out to be restless.
+        Returns None until the frames of the interval are over. False is final, True is not: later
+        frames may show that the changes came from cells that move by themselves.
         """
         return self._verdicts.get(pause, False)
 
@@ -261,15 +263,15 @@ class WaitObserver:
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """Returns the cells that changed since the last compared frame, and the hovered of these.
+        """Returns the cells that changed since the last compared frame, and which are hovered.
 
-        Cells around a moving pointer are left out. Changed cells are hovered if they are beside a
-        pointer that came to its place less than `HOVER_S` ago.
+        Cells around a moving pointer are left out. A changed cell is hovered if it is connected
+        with the surroundings of a pointer that arrived at most `HOVER_S` ago.
 
         Args:
             time: of the newest frame, video seconds.
-            arrival: when the pointer came to its place, video seconds.
-            luma: of the newest frame, as `Frame.quartered`.
+            arrival: when the pointer arrived at its position, video seconds.
+            luma: of the newest frame, as in `Frame.quartered`.
             last: luma of the last compared frame.
             last_time: of the last compared frame, video seconds.
         """
@@ -286,7 +288,7 @@ class WaitObserver:
         return changed, connected(changed, with_neighbours(reach))
 
     def _close(self, record: _IntervalRecord) -> None:
-        """Learns restless cells from an interval, and keeps it if its pause may be a wait."""
+        """Ends an interval: counts its restless cells, and stores it if its pause may be a wait."""
         changes = record.changes()
         interval = record.interval
         self._verdicts[interval.pause] = False
@@ -302,10 +304,10 @@ class WaitObserver:
 def intervals_between(
     actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
 ) -> list[Interval]:
-    """Returns the interval between each two successive actions that have a pause between them.
+    """Returns the intervals between successive actions with a logged pause between them.
 
-    If several pauses lie between two actions, the interval has the longest. `actions` and
-    `requests` are in the same order.
+    If several pauses lie between two actions, the longest one is used. `actions` and `requests`
+    are in the same order.
     """
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []
@@ -348,7 +350,7 @@ def intervals_between(
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
-    """Returns the box of `PLACE_PX` around the press of an action, video pixels; None for keys."""
+    """Returns the box `PLACE_PX` around an action's press, in video pixels; None for keys."""
     area = request.target_area
     canvas = request.canvas
     if area is None or canvas is None:
@@ -357,7 +359,10 @@ def _place(request: FrameRequest) -> PixelBox | None:
 
 
 def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
-    """Returns the times of the frames to compare: one every `SAMPLE_S` while answers may come."""
+    """Returns the times of the frames to compare, ascending video seconds.
+
+    There is one frame every `SAMPLE_S` while the screen may still react to an action.
+    """
     if not intervals or not len(times):
         return []
     wanted = []
@@ -374,10 +379,10 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
 
 
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
-    """(rows, columns), true for cells around the pointers; `like` gives the size.
+    """Returns a map of the cells around the pointers, of the same size as the map `like`.
 
-    The cells reach `across` video pixels to the left and to the right. Upwards and downwards they
-    reach as far as the drawn pointer.
+    The cells reach `across` video pixels to the left and right, and the height of a drawn pointer
+    upwards and downwards.
     """
     around = np.zeros_like(like)
     for x, y in set(pointers):

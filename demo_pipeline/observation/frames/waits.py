@@ -1,9 +1,9 @@
-"""Decides which pauses are waits: the screen answered an action, and the person then acted on it.
+"""Decides which pauses are waits, in which the person waited until the screen answered an action.
 
 wait_observer.py collects the changes of the screen between two actions, and this module judges
-them. *Restless* cells, which move by themselves (carousels, spinners, clips, fading notifications,
-clocks), are ignored. They are known only at the end of the video, so pauses are judged then. In
-doubt, a pause is not a wait.
+these changes. *Restless* cells, which move by themselves (carousels, spinners, clips, fading
+notifications, clocks), are ignored. They are known only at the end of the video, so pauses are
+judged then. In doubt, a pause is not a wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,27 +34,30 @@ REACTION_S = 0.3
 # Seconds. Changes that are closer together count as a single change. After a key was pressed, its
 # text appeared within 0.4.
 TOGETHER_S = 0.5
-# Least time from an action to the answer that replaces a stand-in (such as a spinner), seconds.
+# Least time from an action to the answer that replaces a placeholder (such as a spinner), seconds.
 # With 1 second, 1 false wait was found in 26 videos; with 2 seconds, 5 waits were missed.
 LEAST_S = 1.5
-# Longest time from the answer to the moment at which the pointer starts, seconds. After a longer
-# time, the person was reading, not waiting.
+# Longest time from the answer to the moment at which the pointer starts to move, seconds. After a
+# longer time, the person was reading, not waiting.
 PAUSE_S = 2.0
-READING_S = 10.0  # the same limit for a screen that has certainly answered, seconds
-AT_WORK_TIMES = 5  # changes of a progress bar, a spinner or lines of text; fewer may be chance
-# Least share of the cells that an answer must have in common with its stand-in. Skeletons had 0.39
-# to 0.76, a fading status line had 0.18.
+READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
+AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; fewer may be chance
+# Least share of the cells that an answer must have in common with its placeholder. Skeleton screens
+# had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# Keys that change more than KEY_REACH times as many cells as had appeared did not wait for these
-# cells. Such keys changed 5.4 to 27 times as many.
+# If keys change more than this many times as many cells as appeared before the keys, the person did
+# not wait for the cells that appeared. Such keys changed 5.4 to 27 times as many.
 KEY_REACH = 4
-# If more than this share of the cells that appeared is beside a hover, the pointer opened them.
+# If more than this share of the cells that appeared is beside a resting pointer, the pointer opened
+# them.
 HOVERED_SHARE = 0.5
 TABLE_COLUMN_GAP = 0.25  # of the screen's width; largest gap between columns of a table
 TABLE_ROW_GAP = 0.05  # of the screen's height; largest gap between lines of a table
 SCREEN_HEIGHT = 0.5  # of the screen's height; awaited pages and lists changed 0.6 to 0.95 of it
-RHYTHM_TIMES = 3  # changes at a place that make a rhythm; two may be its beginning and its end
-RHYTHM_REST = 1.5  # times the usual gap of a rhythm; chosen, so that the gaps may vary
+RHYTHM_TIMES = 3  # least number of changes in a rhythm; two may be the start and end of an answer
+# A rhythm is over after a rest of this many of its median gaps. Chosen, not measured, so that the
+# gaps may vary.
+RHYTHM_REST = 1.5
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,9 @@ class Interval:
         looked: when the pointer started towards the second action; `limit` if it did not move.
         limit: frames up to this time show the screen before the second action.
         until: when the second action began.
-        place: box around the press of the second action, video pixels. None for keys. None also
-            for a scroll at the place of the first action's press, because the content that it
-            scrolls shows the scroll's purpose.
+        place: box around the press of the second action, video pixels. None for keys, and for a
+            scroll where the first action was pressed: the scrolled content then matters more than
+            the pointer's position.
         pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
         origin: box around the press of the first action, video pixels; None for keys.
@@ -94,10 +97,10 @@ class IntervalChanges:
 
     Attributes:
         interval: the time between the two actions.
-        place: cells at the press of the second action; for keys, the cells that they changed.
+        place: cells at the press of the second action; for keys, the cells that the keys changed.
         early: cells that changed soon after the first action, as its own effect.
         late: the later changes, each with its time in video seconds.
-        hovered: cells whose last change was beside the pointer, soon after it had come there.
+        hovered: cells whose last change was beside the pointer, soon after the pointer arrived.
         moving_before: cells that still changed right before the first action.
         new: cells with content that was not there before the first action.
         returned: cells with content that the effect of the first action removed for a while, for
@@ -114,11 +117,11 @@ class IntervalChanges:
     returned: Cells
 
     def filled(self, cells: Cells) -> Cells:
-        """Returns the area in which an action on the content of `cells` may be.
+        """Returns the area in which the second action must be to act on the content of `cells`.
 
         A pointer may also be between the lines and columns of this content. Keys may act anywhere
-        in the window of this content. Only the columns of this window are known, so the area has
-        full height.
+        in the window with this content. Only the columns of this window are known, so the area for
+        keys has the full height of the screen.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -126,20 +129,21 @@ class IntervalChanges:
 
 
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
-    """Returns when the answer to the first action came to rest, video seconds; None without a wait.
+    """Returns when the answer to the first action came to rest, in video seconds.
 
-    A pause is a wait in three cases. Restless cells are ignored in all three.
+    Returns None if the pause was not a wait. A pause is a wait in three cases; restless cells are
+    ignored in all of them.
 
-    1. New content is at the place of the second action. It was not there before the first action,
-       came at least a second after that action, and was at rest when the person acted again.
-    2. The first action at once brought up a stand-in (a skeleton, a spinner, a label like
-       "Loading", a row of dots), and new content replaced the stand-in. The second action may be
-       anywhere.
-    3. The place of the second action is part of the content that the first action at once brought
-       up, and something in that content was busy and came to rest.
+    1. New content is at the place of the second action. The content appeared at least a second
+       after the first action, and was at rest when the person acted again.
+    2. The first action immediately brought up a placeholder (a skeleton screen, a spinner, a label
+       like "Loading", a row of dots), and new content replaced the placeholder. The second action
+       may be anywhere.
+    3. The second action is inside the content that the first action immediately brought up.
+       Something in this content was busy, for example a progress bar, and came to rest.
 
     Args:
-        changes: between the two actions.
+        changes: the changes between the two actions.
         restless: (rows, columns), true where a cell moves by itself.
     """
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
@@ -155,7 +159,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 def may_be_wait(changes: IntervalChanges) -> bool:
     """Whether more than noise changed after the first action's own effect.
 
-    Restless cells are not known yet, so their changes count as well.
+    Changes of restless cells count too, because restless cells are known only later.
     """
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
@@ -184,16 +188,16 @@ def _appeared(
     if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
     earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
-    # A pale stand-in may be visible only by its shimmer, which shows as earlier changes.
-    had_stand_in = answered_at_once or is_notable(earlier & last)
-    is_new = had_stand_in and is_notable(new) and rest - changes.interval.since >= PAUSE_S
+    # A pale placeholder may be noticed only by its shimmer, which causes earlier changes.
+    had_placeholder = answered_at_once or is_notable(earlier & last)
+    is_new = had_placeholder and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)
 
 
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
-    """Returns the cells, and the cells in the gaps between, as `IntervalChanges.filled` does.
+    """Returns the cells with the gaps between them filled, as in `IntervalChanges.filled`.
 
-    If they span much of the screen, as a new page does, their whole bounding box is returned.
+    If the cells span much of the screen, as a new page does, returns their whole bounding box.
     """
     rows = np.flatnonzero(cells.any(axis=1))
     columns = np.flatnonzero(cells.any(axis=0))
@@ -208,18 +212,19 @@ def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
 def _gave_way(
     changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
 ) -> tuple[float | None, float]:
-    """Returns when new content replaced a stand-in, and for how long the person may read it.
+    """Returns when new content replaced a placeholder, and how long the person may read it.
 
-    This is case 2 of `rest_after_answer`. The time is None if there was no stand-in.
+    This is case 2 of `rest_after_answer`. The first value, in video seconds, is None if no
+    placeholder was replaced. The second value is a limit in seconds.
 
-    The person may read for `READING_S` if the stand-in stood for most of the answer, like the
-    skeleton of a page, or if it was the pressed label itself. A stand-in elsewhere, such as a
-    status line, proves less. The person must then act within `PAUSE_S`, and new content must have
-    come outside of the stand-in, because a fading notification only uncovers content that came
-    together with the notification.
+    The person may read for `READING_S` if the placeholder covered most of the answer, like the
+    skeleton of a page, or if it was the pressed label itself. A placeholder elsewhere, such as a
+    status line, is weaker evidence. The person must then act within `PAUSE_S`, and new content must
+    have appeared outside the placeholder too. Otherwise the placeholder may be a notification that
+    only faded and uncovered the content behind.
 
-    Restless cells may be a stand-in but not an answer. Cells that moved before the first action, or
-    that move after the answer, are neither.
+    Restless cells may be a placeholder but not an answer. Cells that moved before the first action,
+    or that move after the answer, are neither.
     """
     interval = changes.interval
     early = changes.early
@@ -230,9 +235,9 @@ def _gave_way(
     last = _together(late, rest, early)
     last_with_restless = _together(changes.late, rest, early)
     moves_on = union((cells for time, cells in changes.late if time > rest + TOGETHER_S), early)
-    stand_in = early & ~with_neighbours(changes.moving_before | moves_on)
+    placeholder = early & ~with_neighbours(changes.moving_before | moves_on)
     answer = last & (changes.new | changes.returned) & ~changes.hovered
-    replaced = np.count_nonzero(last_with_restless & with_neighbours(stand_in))
+    replaced = np.count_nonzero(last_with_restless & with_neighbours(placeholder))
     if min(replaced, np.count_nonzero(answer)) < MIN_SIGNIFICANT_CELLS:
         return nothing
     most = max(np.count_nonzero(last), np.count_nonzero(early))
@@ -253,10 +258,11 @@ def _gave_way(
 def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
-    """Returns when something busy came to rest; None if nothing was busy.
+    """Returns when busy content, such as a spinner, came to rest; None if nothing was busy.
 
-    This is case 3 of `rest_after_answer`. The changes must be at a single place, as in a progress
-    bar, a spinner or growing lines of text. Scattered cells may be parts of restless content.
+    This is case 3 of `rest_after_answer`. The changes must be at a single place, like those of a
+    progress bar, a spinner or growing lines of text. Scattered changes may come from restless
+    content.
     """
     changed_late = union((cells for _, cells in late), place)
     answer = _connected_with(changes.early & still | changed_late, place, changes)
@@ -276,10 +282,10 @@ def _was_busy(
 
 
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
-    """Whether a region changes in a rhythm that may go on after the second action.
+    """Whether a region changes in a rhythm that may continue after the second action.
 
-    The output of a loop is not an answer, because the person acts between two lines of output, or
-    stops the loop. A rhythm is over if the region rested for longer than `RHYTHM_REST` gaps.
+    The repeated output of a loop is not an answer: the person acts between two lines of output, or
+    stops the loop. A rhythm is over if the region rested for at least `RHYTHM_REST` gaps.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -298,10 +304,10 @@ def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], regi
 def _in_time(
     changes: IntervalChanges, rest: float | None, longest: float = READING_S
 ) -> float | None:
-    """Returns `rest` if the person acted soon enough after it; otherwise None.
+    """Returns `rest`, the time at which the screen came to rest, if the pause can be a wait.
 
-    The screen must be at rest for `REACTION_S` before the second action. The person must start
-    within `longest` seconds.
+    Returns None if the second action came less than `REACTION_S` later, or if the pointer started
+    to move more than `longest` seconds later.
     """
     interval = changes.interval
     if rest is None or interval.until - rest < REACTION_S:
@@ -310,7 +316,7 @@ def _in_time(
 
 
 def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
-    """Whether the pointer may have opened the new content, like a menu or a card."""
+    """Whether the resting pointer may have opened the new content, for example a menu or a card."""
     beside = new & hovered
     is_most = np.count_nonzero(beside) > HOVERED_SHARE * np.count_nonzero(new)
     return bool(is_most) and box_share(beside) <= HOVER_LARGEST_SHARE
@@ -319,9 +325,9 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
     """Whether the second action is inside the region.
 
-    A pointer must be on cells of the region. Text that keys wrote may also be beside the region.
-    Keys that change many more cells than appeared, for example because they open another window,
-    did not wait for the region.
+    A pointer must be on cells of the region. Typed text may also be beside the region. If keys
+    change many more cells than had appeared, for example by opening another window, the person did
+    not wait for the region.
     """
     if changes.interval.place is not None:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
@@ -331,14 +337,14 @@ def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
 
 
 def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
-    """Returns the cells connected with the place of the second action, also across text lines."""
+    """Returns the cells that are connected with the place of the second action."""
     if changes.interval.place is None:
         return connected(cells, with_neighbours(place))
     return connected(cells, place & cells)
 
 
 def filled_between(cells: Cells) -> Cells:
-    """Returns the cells, and the cells in the gaps between, as between columns of a table."""
+    """Returns the cells with gaps filled that are as narrow as those in a table."""
     if not cells.any():
         return cells
     rows, columns = cells.shape
@@ -351,7 +357,7 @@ def filled_between(cells: Cells) -> Cells:
 
 
 def columns_of(cells: Cells) -> Cells:
-    """Returns all cells from the first to the last column with a true cell, in full height."""
+    """Returns the full columns of the map, from the first to the last one with a true cell."""
     columns = np.flatnonzero(cells.any(axis=0))
     window = np.zeros_like(cells)
     if len(columns):
@@ -368,12 +374,12 @@ def union(maps: Iterable[Cells], like: Cells) -> Cells:
 
 
 def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> Cells:
-    """Returns the cells that changed within `TOGETHER_S` of a time; `like` gives the size."""
+    """Returns the cells that changed within `TOGETHER_S` of `when`; `like` is any map."""
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# A cell counts as restless if it changed unasked (see `RestlessCells`) in this many intervals. A
-# single unasked change may be an answer.
+# Least number of intervals in which a restless cell changed unasked (see `RestlessCells`). A single
+# unasked change may be an answer.
 RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
@@ -382,9 +388,9 @@ CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 class RestlessCells:
     """Finds the cells that move by themselves.
 
-    A change of a cell is *asked* if it belongs to an answer of the screen. Otherwise it is
-    *unasked*: it came long after an action, and the next action shows no interest in it. The class
-    counts in how many intervals each cell changed unasked and asked.
+    A change is *asked* if it belongs to the screen's answer to an action. It is *unasked* if it
+    came long after an action, and the next action has nothing to do with it. The class counts in
+    how many intervals each cell changed asked and unasked.
     """
 
     def __init__(self) -> None:
@@ -395,7 +401,7 @@ class RestlessCells:
 
         Args:
             late: the changes after the first action's own effect, each with its time.
-            changes: of the interval; None if the place of the second action is unknown.
+            changes: all changes of the interval; None if the place of the second action is unknown.
         """
         if not late:
             return
@@ -404,7 +410,7 @@ class RestlessCells:
         self._counts += _reasons(late, changes)
 
     def cells(self, changes: IntervalChanges) -> Cells:
-        """(rows, columns): the cells that move by themselves, and their neighbours.
+        """Returns a map (rows, columns) of the cells that move by themselves, and their neighbours.
 
         Unasked changes in the interval of `changes` are not counted, because they may be the answer
         that is being judged.
@@ -419,7 +425,7 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """(2, rows, columns): whether each cell changed unasked, and whether it changed asked.
+    """Returns (2, rows, columns): 1 where a cell changed unasked, then 1 where it changed asked.
 
     The arguments are those of `RestlessCells.add`.
     """
@@ -437,7 +443,7 @@ def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
     """Returns the cells that changed in an answer; None if the interval shows no answer.
 
-    An answer changes the place of the second action or replaces a stand-in.
+    An answer changes the place of the second action, or replaces a placeholder.
     """
     if changes is None:
         return None

@@ -1,4 +1,4 @@
-"""Finds which of several overlapping windows is in front, by the borders that a frame shows."""
+"""Finds the frontmost of several overlapping windows by the window borders that a frame shows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,18 +10,18 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-# A border shows where brightness steps by more than this, of 255. With this value, all pairs of
-# windows of two recordings were ordered right.
+# Least step of brightness, of 255, at a visible border. With this value, all pairs of windows in
+# two recordings were ordered correctly.
 BORDER_STEP = 12
-# Samples (2 x 2 pixels) on each side of the logged border in which the real border is searched for,
-# because trees leave out the window's frame.
+# Largest distance from the logged border to the real one, in samples of 2 x 2 pixels. Accessibility
+# trees leave out the window's frame.
 BORDER_REACH = 2
-CORNER_SAMPLES = 3  # samples at each end of a border that a round corner may hide
+CORNER_SAMPLES = 3  # samples that are ignored at each end of a border, because of round corners
 # Only the part of a window's border inside the other window is compared. The visible share of this
 # part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
 FRONT_SHARE = 0.8  # least share for the window in front
-FRONT_LEAD = 0.25  # least difference of the shares of the two windows
-# Largest share for a window that is not on the screen at all; such windows had up to 0.48.
+FRONT_LEAD = 0.25  # least difference between the shares of the two windows
+# Largest share for a window that is not on the screen at all. Such windows had up to 0.48.
 GHOST_SHARE = 0.5
 
 
@@ -58,9 +58,9 @@ def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | No
 
 
 def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.ndarray]:
-    """Yields which samples show a step, for the upper and the lower border of a window.
+    """Yields, for the upper and the lower border of a window, which samples show a border.
 
-    Only the part of a border that is inside the other window is compared.
+    Only the part of each border that is inside the other window is examined.
     """
     rows, columns = detail.shape
     first = max(window.x, other.x, 0) / DETAIL_STEP + CORNER_SAMPLES

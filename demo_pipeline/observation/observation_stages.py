@@ -62,7 +62,7 @@ def _check_frames(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 
 
 def _check_trees(inputs: RecordingInputs, out: Path) -> Sequence[Problem]:
-    """Checks the table of UI trees; if it is right, checks that the folder has no other files."""
+    """Checks the table of UI trees, and then that the folder has no files besides the trees."""
     problems = ui_trees.check_trees(out, inputs.folders["actions"])
     if problems:
         return problems
@@ -79,9 +79,10 @@ def _check_scans(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 
 
 def _native(workspace: Any, *_: object) -> SourceInput:
-    """Returns whether to write screenshots in the screen's own size, too, as an input of the stage.
+    """Returns the setting `screenshots.native` as an input of the stage.
 
-    The recipe of an output mentions this setting only if it is on.
+    If the setting is on, screenshots are also written in the screen's own size. An output's recipe
+    mentions the setting only if it is on.
     """
     if workspace.settings.screenshots.native:
         return SourceInput(True, {"screenshots.native": "true"})

@@ -1,8 +1,8 @@
-"""Detects whether a window that is missing in the tree covers a window of the tree.
+"""Detects windows that are missing from the accessibility tree but cover a window of the tree.
 
-No scan lists the windows of programs without accessibility. But in the screenshot, such a window
-hides a part of the border of the listed window behind it. A window that lies entirely inside the
-listed window hides no border and stays undetected.
+Scans do not list the windows of programs without accessibility support. In the screenshot, such a
+window hides part of the border of a listed window behind it. A window that lies entirely inside the
+listed window hides no border and is not detected.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,28 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# A border is visible where neighbouring pixels differ by more than this many grey levels (of 255);
-# the same value as in frames/window_order.py.
+# A border is visible where neighbouring pixels differ by more than this many grey levels, of 255.
+# frames/window_order.py uses the same value.
 BORDER_LEVELS = 12
-# Canvas pixels; a border is searched up to this far from a side, because trees leave out the frames
-# of windows.
+# Largest distance from the logged side of a window to its visible border, in canvas pixels.
+# Accessibility trees leave out the frames of windows.
 REACH_PX = 6
-# Canvas pixels; length of the part of a side that is examined; wider than a few letters.
+# Length of the part of a side that is examined, in canvas pixels. It is wider than a few letters.
 SEGMENT_PX = 48
-# The side is visible if at least this share of the examined pixels shows a border. Chosen by hand
-# on the recordings of benchmarks/truth.
+# A side is visible if at least this share of the examined pixels shows a border. Chosen by hand on
+# the recordings of benchmarks/truth.
 SEEN_SHARE = 0.25
 
 
 def is_covered_at(
     screenshot: Grey, window: Bounds, others: Sequence[Bounds], place: tuple[float, float]
 ) -> bool:
-    """Returns whether a side of a window is invisible right, left, above or below a place.
+    """Returns whether an unlisted window may cover a window near a point.
 
-    Sides at the edge of the screenshot prove nothing. Neither do sides that another listed window
-    may hide there. Boxes and places are in canvas pixels.
+    The sides of the window are examined straight above, below, left and right of the point. If one
+    of them is invisible, the window may be covered. Sides at the edge of the screenshot are
+    ignored, and so are sides that another listed window may hide. All positions are in canvas
+    pixels.
 
     Args:
         screenshot: of the step.
@@ -53,13 +55,13 @@ def _is_side_visible(screenshot: Grey, row: float, middle: float, others: Sequen
     """Returns whether a horizontal side of a window is visible near a column of the screenshot.
 
     Args:
-        screenshot: rows and columns of pixels.
-        row: of the side.
-        middle: the column.
-        others: boxes of other windows; columns that they may hide are left out.
+        screenshot: (rows, columns) in grey.
+        row: row of the side.
+        middle: the column in the middle of the examined part.
+        others: boxes of other windows. Columns that they may hide are left out.
 
     Returns:
-        True also if no column is left that could prove anything.
+        Whether the side is visible. Also True if no column can be examined.
     """
     top = round(row) - REACH_PX
     bottom = round(row) + REACH_PX + 1

@@ -1,10 +1,10 @@
 """Decides whether the keyboard focus may be elsewhere than a scan says.
 
-AT-SPI calls an element focused as long as its window would give it the keyboard, even while the
-person types into a terminal or a launcher without an accessibility tree. Therefore, three kinds of
-events count as departures: a press in another window, keys that switch or close windows, and text
-that appears elsewhere. After a departure, scans are not trusted without further evidence.
-keyboard_focus.py follows the focus itself.
+AT-SPI reports an element as focused even while the person types into another window that has no
+accessibility tree, such as a terminal or a launcher. Three kinds of events may move the focus to
+such a window and are called departures: a press in another window, keys that switch or close
+windows, and text that appears elsewhere. After a departure, scans are not trusted without further
+evidence. keyboard_focus.py follows the focus itself.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # switch windows with Alt or Command
+_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # with Alt or Command, switch windows
 # Hotkeys that close a window or a part of it.
 _CLOSING_KEYS = frozenset(
     {
@@ -34,12 +34,13 @@ class Departure:
 
     Attributes:
         end_ms: when the action ended, epoch milliseconds.
-        focused: the element that the current scan called focused at the action; None: no element.
-        windows: boxes of the windows in that scan.
-        place: point of the press, event space; None: the action was no press.
-        pressed_windows: boxes of the windows under that point.
-        window: box of the window that gets the keyboard input after the action, if the window is
-            still on the screen then. None: unknown.
+        focused: the focused element according to the current scan at the action. None if the scan
+            has no focused element.
+        windows: boxes of the windows in this scan.
+        place: point of the press, in event space. None if the action was not a press.
+        pressed_windows: boxes of the windows under the point of the press.
+        window: box of the window that has the keyboard focus after the action, provided that the
+            window still exists then. None if the window is unknown.
     """
 
     end_ms: int
@@ -50,11 +51,11 @@ class Departure:
     window: PixelBox | None = None
 
     def allows(self, tree: StepTree, focused: Element) -> bool:
-        """Returns whether the focus may be in an element that a later scan calls focused.
+        """Returns whether a later scan may be right about the focused element.
 
         Args:
             tree: of the later scan.
-            focused: the element.
+            focused: the element that the later scan calls focused.
         """
         window = window_box(tree, focused)
         if window is None or window not in self.windows or window == self.window:
@@ -70,12 +71,12 @@ class Departure:
 
 
 def window_boxes(tree: StepTree) -> frozenset[PixelBox | None]:
-    """Returns the boxes of all outermost windows; None stands for windows without a usable box."""
+    """Returns the boxes of all outermost windows, with None for windows without a usable box."""
     return frozenset(map(tree.box, tree.windows))
 
 
 def window_box(tree: StepTree, element: Element) -> PixelBox | None:
-    """Returns the box of the window around an element; None: unknown."""
+    """Returns the box of the window around an element; None if the box is unknown."""
     window = tree.windows_around[element.position]
     return None if window is None else tree.box(window)
 
@@ -86,7 +87,7 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
     Args:
         action: the press.
         tree: of the current scan.
-        target: the pressed element; None: unknown.
+        target: the pressed element; None if the element is unknown.
     """
     place = None
     pressed_windows: list[int] = []
@@ -104,7 +105,7 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
 
 
 def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
-    """Returns the departure for a hotkey; None: the hotkey neither switches nor closes windows."""
+    """Returns the departure for a hotkey; None if the hotkey cannot switch or close windows."""
     keys = frozenset(action.keys)
     closes = keys in _CLOSING_KEYS
     switches = bool(keys & {"alt", "command"}) and bool(keys & _SWITCHING_KEYS)
@@ -113,6 +114,6 @@ def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
     focused = focused_node(tree)
     remaining_window = None
     if focused is not None and closes:
-        # If this window is still on the screen later, only a part of it or another window closed.
+        # If the window is still there later, the keys closed only a part of it, or another window.
         remaining_window = window_box(tree, focused)
     return Departure(action.end_ms, focused, window_boxes(tree), window=remaining_window)

@@ -1,8 +1,8 @@
 """Finds focus rings and highlighted list rows in screenshots.
 
 Browsers and toolkits draw a ring around the element with the keyboard focus. In an open list, they
-fill the background of the row that Enter would choose (the lit choice). Callers pass the elements
-that can have the focus.
+highlight the background of the row that Enter would choose (the *lit choice*). Callers pass the
+boxes of the elements that can have the focus.
 """
 
 from collections.abc import Sequence
@@ -13,37 +13,36 @@ import cv2
 import numpy as np
 
 Grey = np.ndarray[Any, np.dtype[np.uint8]]
-"""(rows, columns) a screenshot in grey."""
+"""A greyscale screenshot, (rows, columns)."""
 Bounds = Sequence[float]
 """x, y, width, height of an element in canvas pixels."""
 
-# A ring is drawn within this many pixels inside and outside a side of an element. The next element
-# may begin outside.
+# A ring is drawn at most this many pixels inside or outside the sides of an element.
 INSIDE_PX = 5
 OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
-SAME_PX = 3  # canvas pixels; boxes whose sides differ by at most this count as the same element
-# Least rise of the contrast across a side, in sums of grey levels. Rings raised it by 60 to 400,
-# noise by 6.
+SAME_PX = 3  # canvas pixels; boxes whose sides differ by at most this count as the same box
+# Least increase of the contrast across a side, in sums of grey levels, that counts as a ring. Rings
+# increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
-# A ring's rise is at least this many times that of any other element. Otherwise, several elements
-# were redrawn.
+# A ring increases the contrast at least this many times as much as any change of another element.
+# Otherwise, several elements were redrawn.
 RING_LEAD = 2.0
-STILL_SIDE = 24  # pixels; an element at least this wide and high has content inside its ring
-# "Ink" are the pixels that differ from the background. If less than this share of the later ink
-# existed before, the element is new.
+STILL_SIDE = 24  # pixels; smaller elements may have no content inside their ring
+# Pixels that differ from the background are called ink. An element is new if the earlier screenshot
+# has less than this share of the later ink.
 STILL_SHARE = 0.25
-DRAWN_SHARE = 0.5  # share of the ink that may be redrawn in an element whose content is the same
+DRAWN_SHARE = 0.5  # largest change in an element with the same content, as a share of its ink
 WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
 LIT_LEVELS = 20  # grey levels by which the background of a lit choice differs from the others
 ALIKE_LEVELS = 8  # backgrounds count as equal if they differ by at most this many grey levels
-# A lit choice is sought in lists of at least this many choices; of two, either could be lit.
+# Least number of choices in a list with a lit choice. If there are only two, either may be lit.
 FEWEST_CHOICES = 3
 
 
 def grey_screenshot(path: Path) -> Grey | None:
-    """Reads a screenshot in grey; None: the file is missing or damaged."""
+    """Reads a screenshot in grey. Returns None if the file is missing or damaged."""
     if not path.is_file():
         return None
     screenshot: Any = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
@@ -55,18 +54,18 @@ def ringed(
 ) -> int | None:
     """Returns the index of the element that got a focus ring between two screenshots.
 
-    A ring raises the contrast across at least three sides of an element. The fourth side may belong
-    to a neighbour that lost its ring.
+    A ring raises the contrast across at least three sides of an element. The fourth side may touch
+    a neighbour that lost its ring.
 
     Args:
         before: the earlier screenshot.
         after: the later screenshot.
-        boxes: of the elements.
+        boxes: the boxes of the elements.
         may_be_new: for each element, whether the element and its ring may have appeared at the same
-            time, as with input fields.
+            time. Input fields may.
 
     Returns:
-        The index; None: no element or several elements got a ring.
+        The index of the element. None if no element or several elements got a ring.
     """
     if not boxes or before.shape != after.shape:
         return None
@@ -85,7 +84,7 @@ def ringed(
 def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
     """Returns whether the sides of an element look the same in two screenshots.
 
-    If they do, a ring that the earlier screenshot shows is still there.
+    If they look the same, a ring in the earlier screenshot is still there.
     """
     old = _with_rim(before, box)
     new = _with_rim(after, box)
@@ -97,7 +96,7 @@ def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
 def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
     """Returns whether the inside of an element shows the same content in two screenshots.
 
-    The content differs, for example, if something covered the element in the earlier screenshot.
+    For example, the content differs if a popup covered the element in one of the screenshots.
     """
     x, y, width, height = map(round, box)
     rows = slice(y + _RIM, y + height - _RIM)
@@ -121,16 +120,16 @@ def has_same_background(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def _background(screenshot: Grey, box: Bounds) -> int | None:
-    """Returns the most frequent grey level in a box; None: the box is outside the screenshot."""
+    """Returns the most frequent grey level in a box; None if the box is off the screenshot."""
     x, y, width, height = box
     part = screenshot[round(y) : round(y + height), round(x) : round(x + width)]
     return int(np.bincount(part.ravel()).argmax()) if part.size else None
 
 
 def _contrast_rise(before: Grey, after: Grey, box: Bounds, may_be_new: bool) -> float:
-    """Returns by how many levels the contrast rose across at least three sides of a box.
+    """Returns the increase of contrast, in grey levels, that at least three sides of a box reach.
 
-    The result is 0 if the element is new, unless `may_be_new`.
+    Returns 0 for an element that is new in the later screenshot, unless `may_be_new` is true.
     """
     old = _with_rim(before, box)
     new = _with_rim(after, box)
@@ -146,9 +145,9 @@ def _contrast_rise(before: Grey, after: Grey, box: Bounds, may_be_new: bool) -> 
 
 
 def _with_rim(screenshot: Grey, box: Bounds) -> Grey | None:
-    """Cuts out a box with `OUTSIDE_PX` around it.
+    """Cuts out a box with a margin of `OUTSIDE_PX` pixels.
 
-    None: the box is too small for a ring, or too close to the edge of the screenshot.
+    Returns None if the box is too small for a ring, or too close to the edge of the screenshot.
     """
     x, y, width, height = map(round, box)
     left = x - OUTSIDE_PX
@@ -163,7 +162,7 @@ def _with_rim(screenshot: Grey, box: Bounds) -> Grey | None:
 
 
 def _ink(part: Grey) -> int:
-    """Counts the pixels that differ from the most frequent grey level by `WRITTEN_LEVELS`."""
+    """Counts the pixels whose grey level differs clearly from the most frequent one."""
     background = np.full_like(part, np.bincount(part.ravel()).argmax())
     return int(np.count_nonzero(cv2.absdiff(part, background) > WRITTEN_LEVELS))
 
@@ -171,8 +170,8 @@ def _ink(part: Grey) -> int:
 def _side_contrasts(part: Grey) -> list[float]:
     """Returns the contrast across each side of a box that `_with_rim` cut out.
 
-    For each pixel of the side, the differences of grey levels across the rim are added up. The
-    contrast is their mean along the side.
+    The contrast is the sum of the grey-level differences on a line across the side, averaged along
+    the side.
     """
     end = OUTSIDE_PX + CORNER_PX
     levels = part.astype(np.int16)
@@ -196,9 +195,10 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns the index of the choice of a list whose background differs from all others.
+    """Returns the index of the only choice of a list with a different background.
 
-    None: no choice or several choices have another background, or the list is too short.
+    Returns None if no choice or several choices have a different background, or if the list is too
+    short.
     """
     differences = _background_differences(screenshot, boxes)
     if differences is None or len(boxes) < FEWEST_CHOICES:
@@ -220,9 +220,9 @@ def are_unlit(screenshot: Grey, boxes: Sequence[Bounds]) -> bool:
 
 
 def _background_differences(screenshot: Grey, boxes: Sequence[Bounds]) -> list[float] | None:
-    """Returns for each choice by how many grey levels its background differs from the median.
+    """Returns how many grey levels the background of each choice differs from their median.
 
-    None: a choice is outside the screenshot.
+    Returns None if a choice is outside the screenshot.
     """
     backgrounds: list[int] = []
     for box in boxes:

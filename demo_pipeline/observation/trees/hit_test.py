@@ -1,8 +1,8 @@
-"""The hit test: finds the element and the window of a tree that are under a point.
+"""The hit test, which finds the element and the window of a tree under a point.
 
-The window in front follows from the order of windows in the tree, or from the recorder's own hit
-test. frames/scan_comparisons.py adds evidence from the video. This module also finds the element
-that a scan calls focused.
+The order of windows in the tree, or the recorder's own hit test, tells which window is in front.
+frames/scan_comparisons.py adds evidence from the video. This module also finds the element that a
+scan calls focused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,9 @@ from demo_pipeline.observation.trees.scans import ROUNDING_PX
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.recording.logged_scans import normalised
 
-# Logged roles of windows in UI Automation and macOS, which list windows from front to back.
+# Logged roles of windows on Windows and macOS, whose trees list windows from front to back.
 _ORDERED = frozenset({"window", "pane"})
-_DESKTOP_PANE = "Program Manager"  # the name that Windows gives the desktop with its icons
+_DESKTOP_PANE = "Program Manager"  # name of the pane with the desktop's icons on Windows
 _PAGES = frozenset({"document", "documentweb", "documentframe"})  # logged roles
 _CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}  # logged roles of scrolled containers
 _IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # roles that cover other branches of a tree
@@ -40,7 +40,8 @@ _CONTROLS = TEXT_ROLES | {
 }
 _THUMB = "thumb"  # logged role of the part of a slider or scroll bar that is dragged
 _HAVE_THUMBS = frozenset({"slider", "scrollbar"})
-WHOLE_WINDOW_SHARE = 0.97  # of the area of a window or the screen; a panel this large is no target
+# A panel that covers at least this share of its window or the screen is never a target.
+WHOLE_WINDOW_SHARE = 0.97
 
 
 def node_at(
@@ -48,19 +49,20 @@ def node_at(
 ) -> Element | None:
     """Returns the target under a point: the smallest visible element, or the control around it.
 
-    These are never targets: windows, the desktop, documents, panels as large as their window,
-    containers without a name, and elements that another window covers.
+    Windows, the desktop, documents, panels as large as their window, containers without a name, and
+    elements that another window covers are never targets.
 
     Args:
         tree: of the current scan.
         x: of the point, event space.
         y: of the point, event space.
-        front: position of the window in front, as the video shows; None: the tree decides.
-        of_scroll: whether the action is a scroll, whose target may be a document with a name.
+        front: position in the tree of the front window, according to the video. If None, the tree
+            decides which window is in front.
+        of_scroll: whether the action is a scroll. The target of a scroll may be a named document.
 
     Returns:
-        The target. None: there is no target, or it is unknown which window or which branch of the
-        tree is in front.
+        The target. None if there is no target, or if it is unknown which window or which branch of
+        the tree is in front.
     """
     under = _visible_nodes_at(tree, x, y)
     innermost = _innermost_in_front(tree, _nodes_of_front_window(tree, under, x, y, front))
@@ -103,14 +105,15 @@ def _nodes_of_front_window(
 ) -> Sequence[int]:
     """Returns the nodes under a point that are in the front window, or in no window.
 
-    Empty: it is unknown which window is in front.
+    The result is empty if it is unknown which window is in front.
 
     Args:
         tree: of the current scan.
-        under: the nodes under the point.
+        under: positions of all nodes under the point.
         x: of the point, event space.
         y: of the point, event space.
-        front: position of the window in front, as the video shows; None: the tree decides.
+        front: position in the tree of the front window, according to the video. If None, the tree
+            decides which window is in front.
     """
     if front is None:
         front = front_window(tree, x, y)
@@ -125,20 +128,17 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     """Returns the innermost node of the branch of the tree that is in front.
 
     Several branches may have nodes under a point. Menu items, options and dialogs are in front of
-    other branches, and a submenu is in front of its menu. Among branches that these rules do not
-    order, the branch with the smallest node is in front, if each node of another branch surrounds
-    the smallest node or comes before it in document order. The reason is that a document is drawn
-    from its start to its end.
+    other branches, and a submenu is in front of its menu. Otherwise, the branch with the smallest
+    node is in front, if each node of the other branches surrounds this node or comes earlier in
+    document order. Documents are drawn in document order.
 
-    If the smallest node is no control, and a control of another branch surrounds it, the result is
-    None. The node may be a label that is scrolled out of sight behind the control.
+    Returns None if it is unknown which branch is in front. This includes the case that a control of
+    another branch surrounds the smallest node, and the smallest node is not a control. Such a node
+    may be a label that is scrolled out of sight behind the control.
 
     Args:
         tree: of the current scan.
-        under: nodes under a point.
-
-    Returns:
-        The position of the node; None: it is unknown which branch is in front.
+        under: positions of the nodes under a point.
     """
     around: set[int] = set()
     for node in under:
@@ -166,9 +166,10 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
 
 
 def _popup_depth(tree: StepTree, node: int) -> int:
-    """Returns how many menus, menu items, dialogs and options contain a node, itself included.
+    """Returns the number of nested popups at a node, which decides what is in front.
 
-    An option is a list item in a combo box.
+    Each menu, menu item and dialog around the node counts, and also the node itself. A list item in
+    a combo box counts too.
     """
     depth = 0
     for outer in (node, *ancestors(tree, node)):
@@ -181,7 +182,7 @@ def _popup_depth(tree: StepTree, node: int) -> int:
 
 
 def _is_empty_window(tree: StepTree, window: int) -> bool:
-    """Returns whether a window has no visible children. Such a window covers nothing."""
+    """Returns whether a window has no visible children and therefore covers nothing."""
     for node in range(window + 1, len(tree)):
         is_visible = area(tree.box(node)) > 0 and "hidden" not in tree.states_at(node)
         if tree.parents[node] == window and is_visible:
@@ -192,7 +193,7 @@ def _is_empty_window(tree: StepTree, window: int) -> bool:
 def focused_node(tree: StepTree) -> Element | None:
     """Returns the element that the scan calls focused.
 
-    None: the scan calls no element focused, or it calls a window or a document focused.
+    Returns None if there is none, or if it is a window or a document.
     """
     focused = tree.focused
     if focused is None or tree.roles[focused] in {"desktop", "window"}:
@@ -203,9 +204,9 @@ def focused_node(tree: StepTree) -> Element | None:
 
 
 def _is_widget(tree: StepTree, panel: int) -> bool:
-    """Returns whether a panel can have the focus because it draws its own content.
+    """Returns whether a panel is a widget that can have the focus, such as a spreadsheet's sheet.
 
-    An example is the sheet of a spreadsheet program.
+    Documents and panels that fill a window are not widgets.
     """
     is_document = raw_role(tree, panel).startswith("document")
     return not is_document and can_have_focus(tree, panel) and not _is_whole(tree, panel)
@@ -234,7 +235,10 @@ def has_element(tree: StepTree, element: Element) -> bool:
 
 
 def text_node_around(tree: StepTree, element: Element) -> Element | None:
-    """Returns the text input that is an element or contains it; None: there is none."""
+    """Returns the element itself if it is a text input, or else the innermost text input around it.
+
+    Returns None if there is no such text input.
+    """
     for node in (element.position, *ancestors(tree, element.position)):
         if tree.roles[node] in TEXT_ROLES:
             return tree.element(node)
@@ -244,12 +248,12 @@ def text_node_around(tree: StepTree, element: Element) -> Element | None:
 def agrees_with_cursor(tree: StepTree) -> bool | None:
     """Returns whether our hit test at the pointer agrees with the recorder's own hit test there.
 
-    Both agree if one element contains the other, because recorders often return an element a level
-    or two above the smallest. Elements of different windows never agree.
+    The hit tests agree if one of the two elements contains the other, because recorders often
+    return an element one or two levels above the smallest. Elements of different windows never
+    agree.
 
-    Returns:
-        None: the recorder made no hit test or found no element, or it is unknown which element is
-        in front.
+    Returns None if the recorder made no hit test or found no element, or if it is unknown which
+    element is in front.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
@@ -273,7 +277,7 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
 
 
 def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
-    """Returns whether `inner` is inside `outer`; `ROUNDING_PX` may stick out."""
+    """Returns whether `inner` is inside `outer`, with a tolerance of `ROUNDING_PX`."""
     return (
         outer.x - ROUNDING_PX <= inner.x
         and outer.y - ROUNDING_PX <= inner.y
@@ -285,7 +289,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    False for all roles except `panel` and `unknown`.
+    Returns False for all nodes whose role is neither `panel` nor `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
@@ -318,10 +322,9 @@ def _is_paragraph(tree: StepTree, position: int) -> bool:
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    A node is out of sight if a scrolled container around the node does not contain the point. A
-    point on the border is in the container, because scaled boxes are rounded to whole units. An
-    open menu is drawn over the container that contains the title of the menu. Therefore, only
-    documents hide the items of a menu.
+    This is so if a scrollable container around the node does not contain the point. A point on the
+    border is in the container, because scaled boxes are rounded to whole units. Items of menus are
+    hidden only by documents, because an open menu is drawn over other containers.
     """
     is_in_menu = False
     for node in ancestors(tree, position):
@@ -336,9 +339,9 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 
 
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
-    """Returns whether a node is a title in an invisible menu bar.
+    """Returns whether a node is a menu title in an invisible menu bar, which has no area.
 
-    LibreOffice lists its menu bar without an area if the desktop's toolkit draws another menu bar.
+    LibreOffice lists such a menu bar if the desktop's toolkit draws another one.
     """
     parent = tree.parents[position]
     if parent < 0 or tree.roles[parent] != "menubar":
@@ -363,15 +366,17 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
 
 
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
-    """Returns the position of the window in front at a point; None: no window, or it is unknown.
+    """Returns the position in the tree of the front window at a point.
+
+    Returns None if there is no window, or if it is unknown which one is in front. The rules are:
 
     - The desktop of Windows is behind all windows.
-    - UI Automation and macOS list the children of a node from front to back, and macOS also its
-      applications. The first window is in front.
+    - UI Automation and macOS list the children of a node from front to back. macOS also lists its
+      applications in this order. The first window is in front.
     - A Windows recorder that makes hit tests lists the outermost windows in the order in which
       their scans ended. The recorder's hit test shows which window is in front.
-    - The order of windows in AT-SPI has no meaning. The focus proves nothing with AT-SPI, because
-      the focus may stay in a window that another window covers.
+    - With AT-SPI, the order of windows has no meaning. The focus proves nothing either, because it
+      may stay in a window that another window covers.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
@@ -390,7 +395,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
     """Returns the window in which the recorder's own hit test at the pointer found an element.
 
-    None: the hit test found no element in these windows, or not all windows are under the pointer.
+    Returns None if the hit test found no element in these windows, or if some of the windows are
+    not under the pointer.
     """
     hit = tree.cursor_node
     if hit is None or tree.cursor is None or tree.cursor.position is None:
@@ -423,12 +429,12 @@ def area(box: PixelBox | None) -> float:
 
 
 def raw_role(tree: StepTree, position: int) -> str:
-    """Returns the role of a node as logged, in the form of `normalised`."""
+    """Returns the logged role of a node, spelled uniformly by `normalised`."""
     return normalised(tree.raws[position].role or "")
 
 
 def ancestors(tree: StepTree, position: int) -> Iterator[int]:
-    """Yields the positions of the nodes around a node, the nearest first."""
+    """Yields the positions of a node's ancestors, from the parent to the root."""
     position = tree.parents[position]
     while position >= 0:
         yield position

@@ -3,13 +3,12 @@
 There are five kinds of evidence:
 
 1. A scan names the focused element. If the next scan names the same element, this element had the
-   focus between the scans, unless a press or a switch of windows moved the focus elsewhere
-   (departures.py).
+   focus between the two scans, unless an action may have moved the focus away (departures.py).
 2. A click or the Tab key moved the focus, and no later action may have moved it.
 3. Typed text appeared in a field.
 4. A screenshot shows a focus ring around an element, or a lit choice in an open list or menu
    (focus_rings.py).
-5. A dialog opened: its first element has the focus.
+5. A dialog opened, and its first focusable element got the focus.
 
 While a menu or dialog is open, it receives the keys. In doubt, keys have no target.
 """
@@ -71,7 +70,8 @@ from demo_pipeline.observation.trees.text_places import (
 )
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
-EDITOR_HEIGHT = 60  # units of event space; a field with a single line is 20 to 50 high
+# Least height of a field with several lines, in units of event space. Single lines have 20 to 50.
+EDITOR_HEIGHT = 60
 # Keys that leave the focus in a text field.
 _EDITING_KEYS = frozenset(
     {
@@ -88,7 +88,8 @@ _EDITING_KEYS = frozenset(
         "shift",
     }
 )
-_TEXT_COMMANDS = frozenset("abciuvxyz")  # with Ctrl or Command: clipboard, undo, font style
+# Keys that edit or format text together with Ctrl or Command, and do not move the focus.
+_TEXT_COMMANDS = frozenset("abciuvxyz")
 _MENUS = frozenset({"menu", "menuitem"})
 # Roles of elements in which editing keys leave the focus. A panel may be a spreadsheet's sheet.
 _KEEPS_EDITING_KEYS = TEXT_ROLES | {"slider", "panel"}
@@ -99,7 +100,7 @@ _HOLDS_NO_TEXT = frozenset(
 )
 # Roles of elements that cannot be the target of typing, even if they look different afterwards.
 _TAKES_NO_TEXT = frozenset({"button", "link", "tab", "checkbox", "radiobutton"})
-# Roles of elements that look different under the pointer.
+# Roles of elements that may change how they look while the pointer is over them.
 _LOOKS_HOVERED = frozenset({"button", "link", "tab", "icon", "menuitem"})
 
 
@@ -107,8 +108,8 @@ class FoundTarget(NamedTuple):
     """The target of an action, and how it was found.
 
     Attributes:
-        element: the target; None: unknown.
-        method: value of the column `target_method`.
+        element: the target; None if the target is unknown.
+        method: how the target was found, as in the column `target_method`.
     """
 
     element: Element | None
@@ -124,14 +125,14 @@ def _no_screenshot() -> Grey | None:
 
 @dataclass(frozen=True)
 class FocusEvidence:
-    """Evidence about the focus at an action from outside of its current scan.
+    """Evidence about the focus at an action that does not come from the action's current scan.
 
     Attributes:
-        before: reads the screenshot of the previous action; None: it is missing.
-        now: reads the screenshot of the action; None: it is missing.
-        later: tree of the first scan that began after the press of the action; None: there is no
-            such scan.
-        is_undisturbed: whether no other action happened before that scan ended.
+        before: reads the screenshot of the previous action, or returns None if it is missing.
+        now: reads the screenshot of the action, or returns None if it is missing.
+        later: tree of the first scan that began after the action's press; None if there is no such
+            scan.
+        is_undisturbed: whether no other action happened before the scan of `later` ended.
     """
 
     before: Callable[[], Grey | None] = _no_screenshot
@@ -143,28 +144,29 @@ class FocusEvidence:
 class KeyboardFocus:
     """Follows the keyboard focus through the actions of a demonstration.
 
-    Call `target` for actions of the keyboard, and then `record` for every action, in order.
+    For each action, in order, call `target` if the action uses the keyboard, and then `record`.
     """
 
     def __init__(self) -> None:
-        # When the focus may have moved last, epoch milliseconds.
+        # The last time at which the focus may have moved, epoch milliseconds.
         self._since_ms = float("-inf")
-        # The elements that may have the focus since then, and the method; empty: unknown.
+        # The elements that may have the focus since then (empty if unknown), and how they were
+        # found.
         self._stop: TabStop = ()
         self._method = "last_click"
-        self._departure: Departure | None = None  # the last departure
-        # Whether an action may have opened a menu, and whether this action was a hotkey, such as
-        # Alt and a letter.
+        self._departure: Departure | None = None
+        # Whether an action may have opened a menu, and whether this was done by keys, such as Alt
+        # and a letter.
         self._menu_opened = False
         self._opened_by_keys = False
         self._menu: PixelBox | None = None  # box of the menu whose title was clicked
         self._list: PixelBox | None = None  # box of the combo box whose list may be open
-        # Where text appeared last, if no tree had a field there; video pixels.
+        # Where typed text appeared last, if the tree had no field there; video pixels.
         self._text_places: Sequence[ChangedBox] = ()
-        # Boxes of the dialogs that were open at `_since_ms`; None: unknown.
+        # Boxes of the dialogs that were open at `_since_ms`; None if they are unknown.
         self._dialogs: frozenset[PixelBox | None] | None = None
         self._ring: PixelBox | None = None  # box of the element that showed the last focus ring
-        # Point of the last press, event space, and whether the pressed element is known.
+        # Point of the last press in event space, and whether the pressed element is known.
         self._pointer: Point | None = None
         self._is_click_known = True
 
@@ -184,11 +186,11 @@ class KeyboardFocus:
             action: typing or a hotkey.
             tree: of the current scan.
             current: the current scan.
-            changes_ms: when much of the screen changed, epoch milliseconds.
+            changes_ms: times at which much of the screen changed, epoch milliseconds.
             typed: places that changed while text was typed, video pixels.
-            contradictions: places where the screenshot contradicts the tree; None: they were not
+            contradictions: places where the screenshot contradicts the tree; None if they were not
                 compared.
-            evidence: from screenshots and the next scan.
+            evidence: evidence from screenshots and from the next scan.
         """
         if action.action_type == "pause" or current.scan is None:
             return NO_TARGET
@@ -236,10 +238,10 @@ class KeyboardFocus:
         element = self._ringed_element(tree, evidence)
         method = "picture"
         if element is not None and self._is_covered(tree, element, contradictions):
-            element = None  # the edge of a popup over the element may look like a ring
+            element = None  # the edge of a popup in front of the element may look like a ring
         types_text = bool((action.text or "").strip())
         if element is not None and element.role in _TAKES_NO_TEXT and types_text:
-            element = None  # the element looks different because text was typed somewhere else
+            element = None  # typing text elsewhere may change how a button looks
         if element is None:
             element = self._first_of_new_dialog(tree, scanned_ms)
             method = "tab"
@@ -258,13 +260,13 @@ class KeyboardFocus:
     ) -> FoundTarget:
         """Returns the field in which typed text appeared.
 
-        If no field shows the text, the window of the element that the scan calls focused may show
-        it. Then this element stays the target.
+        If no field shows the text, but it appeared in the window of the focused element, the
+        focused element stays the target.
 
         Args:
             end_ms: when the typing ended, epoch milliseconds.
             tree: of the current scan.
-            claimed: the target by other evidence, in which the text did not appear.
+            claimed: the target according to other evidence, although the text did not appear there.
             text_places: where the text may have appeared, video pixels.
             contradictions: places where the screenshot contradicts the tree.
         """
@@ -276,8 +278,8 @@ class KeyboardFocus:
             field is None
             and focused is not None
             and claimed.method == "focused"
-            # If the element holds no text, a terminal in front of its window may show the typed
-            # text.
+            # For an element that cannot show text, the text may be in a terminal in front of the
+            # element's window.
             and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
@@ -297,12 +299,12 @@ class KeyboardFocus:
     ) -> FoundTarget | None:
         """Returns the target of keys if a menu or a list is open.
 
-        The target is the lit choice. Without a lit choice, the target of Escape is the menu that
-        Escape closes.
+        The target is the highlighted choice. If no choice is highlighted, the target of Escape is
+        the menu that Escape closes.
 
         Returns:
-            `NO_TARGET`: a menu or list is open, but the target is unknown. None: no menu or list is
-            known to be open.
+            The target. `NO_TARGET` if a menu or list is open, but the target is unknown. None if no
+            menu or list is known to be open.
         """
         is_fresh = scanned_ms >= self._since_ms
         if self._opened_by_keys and is_fresh and not open_menus(tree):
@@ -331,9 +333,9 @@ class KeyboardFocus:
     ) -> Element | None:
         """Returns the element that the next scan calls focused, if it had the focus at the action.
 
-        The element had the focus at the action if the current scan calls the same element focused
-        and no window opened, or if nothing can have moved the focus between the action and the next
-        scan. None: it is unknown which element had the focus.
+        This is certain in two cases: the current scan calls the same element focused and no window
+        opened, or nothing can have moved the focus between the action and the next scan. In all
+        other cases, returns None.
         """
         later_tree = evidence.later
         later = None if later_tree is None else focused_node(later_tree)
@@ -343,7 +345,7 @@ class KeyboardFocus:
         if now and (now.role, now.box) == (later.role, later.box):
             opened = window_boxes(later_tree) - window_boxes(tree)
             return None if opened else now
-        # Enter may close a dialog, so that the focus moves to the window behind it.
+        # Enter may close a dialog, which moves the focus to the window behind the dialog.
         may_close_dialog = "enter" in action.keys
         if not evidence.is_undisturbed or may_close_dialog or _moves_focus(action, later):
             return None
@@ -355,8 +357,7 @@ class KeyboardFocus:
     def _note_return(self, tree: StepTree, scanned_ms: int) -> None:
         """Forgets the last departure if it was a press and a later scan shows another focus.
 
-        The changed focus proves that the press reached a window of the tree, and no window without
-        a tree.
+        The changed focus proves that the press was in a window with an accessibility tree.
         """
         departure = self._departure
         focused = focused_node(tree)
@@ -369,9 +370,10 @@ class KeyboardFocus:
             self._departure = None
 
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
-        """Returns whether a scan may be right about the focus in spite of the last departure.
+        """Returns whether a scan may be right about the focus despite the last departure.
 
-        On Windows and macOS, which have a single focus, every scan after a departure is right.
+        On Windows and macOS, scans are always right after a departure, because only one element of
+        the whole desktop has the focus.
 
         Args:
             tree: of the scan.
@@ -386,7 +388,7 @@ class KeyboardFocus:
     def _by_scan_or_actions(self, tree: StepTree, scanned_ms: int) -> FoundTarget:
         """Returns the element with the focus according to the current scan and earlier actions."""
         if self._list is not None and scanned_ms >= self._since_ms:
-            # No choice is visible: the list is closed, or the combo box is edited in place.
+            # No choice is visible, so the list is closed, or the combo box is edited in place.
             self._stop = (self._list,)
         field = self._field_by_actions(tree)
         if scanned_ms >= self._since_ms and (field is None or self._method == "tab"):
@@ -396,9 +398,9 @@ class KeyboardFocus:
         return FoundTarget(field, self._method)
 
     def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
-        """Returns the focusable element that got a focus ring, or still has the last ring.
+        """Returns the focusable element that got a focus ring, or that still has the last ring.
 
-        Elements under the pointer are left out if the pointer changes how they look.
+        An element under the pointer is left out if its role may change its look there.
         """
         around_fields, _ = text_fields(tree)
         focusable = [
@@ -424,7 +426,7 @@ class KeyboardFocus:
         element = tree.element(focusable[index])
         bounds = list(element.bounds.values())
         if element.role == "tablecell" and not has_same_background(before, now, bounds):
-            return None  # the cell changed because its row is lit
+            return None  # the cell changed because its row was highlighted
         if element.role in _LOOKS_HOVERED and not has_same_content(before, now, bounds):
             return None  # a ring would leave the label of a button unchanged
         return element
@@ -443,10 +445,10 @@ class KeyboardFocus:
         return box is not None and self._pointer is not None and box.contains(*self._pointer)
 
     def _first_of_new_dialog(self, tree: StepTree, scanned_ms: int) -> Element | None:
-        """Returns the first focusable element of a dialog that opened since the focus moved last.
+        """Returns the first focusable element of a dialog that opened since the focus last moved.
 
-        A dialog gives this element the focus when it opens. None: no dialog opened, or the dialog
-        may have been open before.
+        This element gets the focus when the dialog opens. Returns None if no dialog opened, or if
+        the dialog may have been open before.
         """
         if self._dialogs is None or scanned_ms < self._since_ms:
             return None
@@ -455,7 +457,7 @@ class KeyboardFocus:
             return None
         dialog = dialogs[-1]
         if not self._is_click_known and self._is_under_pointer(tree, dialog):
-            # The dialog may have been open before the click, which was inside the dialog.
+            # The click was inside the dialog, so the dialog may have been open before.
             return None
         for node in range(len(tree)):
             is_focusable = tree.roles[node] in HOLDS_FOCUS and can_have_focus(tree, node)
@@ -465,11 +467,11 @@ class KeyboardFocus:
 
     @property
     def is_in_unknown_field(self) -> bool:
-        """Whether text appeared where no tree had a field, and nothing moved the focus since."""
+        """Whether typed text appeared outside all fields, and the focus has not moved since."""
         return bool(self._text_places)
 
     def _set_focus(self, element: Element | None) -> None:
-        """Records that an element has the focus from now on; None: the element is unknown."""
+        """Records that the element has the focus from now on, or that the focus is unknown."""
         self._stop = () if element is None or element.box is None else (element.box,)
         self._method = "last_click"
         self._text_places = ()
@@ -479,10 +481,9 @@ class KeyboardFocus:
     ) -> bool:
         """Returns whether something may cover an element, because the screen changed there.
 
-        A popup that opened anywhere in the element's window counts as covering. Other changes count
-        only at the element itself, and only if they are no changes of the element's own text. If
-        the element already had the focus and nothing changed outside of it, the person is editing
-        it, and nothing covers it.
+        A popup counts if it opened anywhere in the element's window. Other changes count only at
+        the element itself, except changes of the element's own text. If the element already had the
+        focus and nothing changed outside, the person is editing the element, and nothing covers it.
         """
         if element.box is None:
             return False
@@ -509,7 +510,7 @@ class KeyboardFocus:
     def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
         """Returns the menu that Escape closes: the clicked menu, or else the only open menu.
 
-        None: the menu is unknown.
+        Returns None if the menu is unknown.
         """
         menus: Sequence[int] = ()
         if self._menu is not None:
@@ -519,7 +520,7 @@ class KeyboardFocus:
         return tree.element(menus[0]) if len(menus) == 1 else None
 
     def _field_by_actions(self, tree: StepTree) -> Element | None:
-        """Returns the element that has the focus after the earlier actions; None: unknown."""
+        """Returns the element that got the focus by earlier actions; None if it is unknown."""
         if self._text_places and not self._stop:
             return field_with(tree, places_of_text(tree, self._text_places))
         if len(self._stop) != 1:
@@ -530,9 +531,9 @@ class KeyboardFocus:
         return None
 
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
-        """Returns whether an open menu or dialog receives the keys instead of an element.
+        """Returns whether an open menu or dialog receives the keys instead of the element.
 
-        A menu counts if an action opened it. For Escape, any open menu or dialog counts.
+        This is so if an action opened a menu. Escape goes to any open menu or dialog.
         """
         if not self._menu_opened and "esc" not in action.keys:
             return False
@@ -545,9 +546,9 @@ class KeyboardFocus:
         """Records how an action moves the focus.
 
         Args:
-            action: any action; call this for all of them, in order.
+            action: the action. All actions must be recorded, in order.
             tree: of the current scan.
-            target: of the action; None: unknown.
+            target: the target of the action; None if it is unknown.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
             self._departure = departure_by_press(action, tree, target)
@@ -566,9 +567,9 @@ class KeyboardFocus:
                 self._stop = ()
 
     def _record_click(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Records that a clicked element has the focus, if its role takes the focus by a click.
+        """Records that a clicked element has the focus, if elements of its role get it by a click.
 
-        A click on a combo box or a menu opens its list, which then has the focus.
+        A click on a combo box or a menu opens a list, and the list then has the focus.
         """
         field = None if target is None else text_node_around(tree, target)
         if target is not None and target.role in _FOCUSED_BY_CLICK:
@@ -588,7 +589,7 @@ class KeyboardFocus:
         self._ring = None  # the click removes the ring
 
     def _record_tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Records that Tab moved the focus to the next element, if the element before is known."""
+        """Records that Tab moved the focus on from the previous element, if that one is known."""
         start = self._stop
         if self._list is not None:
             start = (self._list,)
@@ -618,7 +619,7 @@ class KeyboardFocus:
         is_in_menu = self._menu_opened and role in CHOICES | _MENUS
         is_in_list = open_list is not None and role in CHOICES
         if (is_in_menu or is_in_list) and moves_choice:
-            return  # these keys only light another choice of the same menu or list
+            return  # these keys only highlight another choice of the same menu or list
         if is_in_list and keys <= _EDITING_KEYS:
             return
         if _moves_focus(action, target) or is_in_menu:
@@ -641,7 +642,7 @@ class KeyboardFocus:
 def _received_text(
     tree: StepTree, element: Element | None, text_places: Sequence[ChangedBox]
 ) -> bool:
-    """Returns whether typed text may have appeared in an element; `text_places`: video pixels."""
+    """Returns whether typed text, at `text_places` in video pixels, may have entered an element."""
     if element is None or element.role in _HOLDS_NO_TEXT:
         return False
     return reaches_any(tree, element, text_places)
@@ -650,14 +651,14 @@ def _received_text(
 def _lit_element(
     tree: StepTree, groups: Sequence[Sequence[int]], evidence: FocusEvidence
 ) -> Element | None:
-    """Returns the lit choice in open menus or lists; None: no choice is known to be lit.
+    """Returns the highlighted choice in open menus or lists; None if it is unknown.
 
-    While a submenu is open and has no lit choice, the menu around it receives the keys.
+    If the innermost submenu has no highlighted choice, the menu around the submenu is examined.
 
     Args:
         tree: of the current scan.
         groups: positions of the choices of each menu or list, the innermost submenu first.
-        evidence: has the screenshot.
+        evidence: reads the screenshot of the action.
     """
     screenshot = evidence.now() if groups else None
     if screenshot is None:
@@ -673,17 +674,16 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button of a tool bar. Its frame shows that it is on."""
+    """Returns whether a node is a tool bar's button, whose frame is no ring but means "on"."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))
 
 
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
-    """Returns whether typed text appeared elsewhere than in an element that a scan calls focused.
+    """Returns whether typed text did not appear in the element that a scan calls focused.
 
-    The text appeared elsewhere if the element never holds text, or if the text is outside the
-    element's window.
+    This is certain if the element cannot show text, or if the text is outside the element's window.
     """
     window = tree.windows_around[focused.position]
     is_outside = window is not None and not reaches_any(tree, tree.element(window), places)
@@ -691,7 +691,7 @@ def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]
 
 
 def _opens_menu(keys: set[str]) -> bool:
-    """Returns whether keys can open a menu: Alt and a letter, Alt, F10 or the menu key."""
+    """Returns whether keys can open a menu, such as Alt with a letter, F10 or the menu key."""
     is_mnemonic = len(keys) == 2 and "alt" in keys and any(len(key) == 1 for key in keys)
     return is_mnemonic or keys in ({"alt"}, {"f10"}, {"shift", "f10"}, {"menu"}, {"apps"})
 

@@ -27,7 +27,10 @@ def open_popups(tree: StepTree) -> Sequence[int]:
 
 
 def open_menus(tree: StepTree) -> Sequence[int]:
-    """Returns the positions of menus with visible items in document order, the innermost last."""
+    """Returns the positions of menus with visible items, in document order.
+
+    The innermost submenu comes last.
+    """
     return [node for node in open_popups(tree) if tree.roles[node] == "menu"]
 
 
@@ -46,7 +49,7 @@ def choices_of_menu(tree: StepTree, menu: int) -> Sequence[int]:
 
 
 def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
-    """Returns the choices of open lists: position of each choice → box of its combo box.
+    """Maps the position of each choice in an open list to the box of its combo box.
 
     A list is open if it has visible choices outside of its combo box.
     """
@@ -60,7 +63,10 @@ def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
 
 
 def _combo_box_of(tree: StepTree, choice: int) -> PixelBox | None:
-    """Returns the box of a choice's combo box; None: the choice is inside that box, or in none."""
+    """Returns the box of the combo box to which a choice belongs.
+
+    Returns None if there is no combo box, or if its box overlaps the choice.
+    """
     inner = tree.box(choice)
     for node in ancestors(tree, choice):
         box = tree.box(node)

@@ -1,7 +1,7 @@
 """Finds the actions with which a person starts and stops the recorder.
 
 These actions are clicks and hotkeys in the recorder's window. The setting
-`observation.recorder_windows` lists the names that windows of recorders have.
+`observation.recorder_windows` lists the names of the windows of recorders.
 """
 
 import re
@@ -26,19 +26,20 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns which of the first and the last action control the recorder, as action indexes.
+    """Returns the indexes of the actions that control the recorder.
 
-    A click controls the recorder if the window or the element under the pointer has the name of a
-    recorder's window. A hotkey controls the recorder if the window with the focus has such a name.
+    Only the first and the last action are examined. A click controls the recorder if the window or
+    the element under the pointer has the name of a recorder's window. A hotkey controls the
+    recorder if the focused window has such a name.
 
     Args:
         actions: of the demonstration.
         scans: of the log.
         reader: reads the trees of the scans.
         canvas: of the screenshots.
-        names: of the recorder's windows.
-        fronts: action index → position of the window in front at the action, as the video shows;
-            None: the tree decides.
+        names: names of the windows of recorders.
+        fronts: action index → position in the tree of the front window, according to the video. If
+            it is None, the tree decides which window is in front.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:
@@ -56,7 +57,8 @@ def actions_on_recorder(
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
     """Returns the names of recorder windows that the task does not mention.
 
-    If the task mentions a recorder, the person works with it, and does not record with it.
+    If the task mentions a recorder, the recorder is a subject of the task, and clicks on it are
+    part of the demonstration.
     """
     quest = meta.quest
     texts = [meta.title, meta.description]
@@ -73,7 +75,7 @@ def _names(
     canvas: Canvas,
     front: int | None,
 ) -> list[str]:
-    """Returns the names of the window and of the element that an action is on."""
+    """Returns the names of the window and the element on which an action acts."""
     scan = current_scan(scans, action.press_ms, float("-inf")).scan
     tree = reader.tree(scan, action.press_ms, canvas)
     window: int | None = None

@@ -1,8 +1,8 @@
 """Reads the element and the windows under the pointer from the current scan of each action.
 
-The stage that decodes the video uses these elements and windows to decide which window is in front,
-and whether the screen changed at the element. The stage also uses the marks (small named elements)
-to check whether the boxes of the tree have the units of the log.
+The `screenshots` stage, which decodes the video, uses these elements and windows to decide which
+window is in front, and whether the screen changed at the element. It also compares the boxes of
+small named elements (*marks*) with the screen, to check in which units the tree was logged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,15 @@ from demo_pipeline.observation.trees.scans import current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-# Share of the canvas. In an element that covers more, the pointer does not show which part is the
-# target.
+# Largest share of the canvas that a target may cover. In a larger element, the pointer's position
+# does not tell which part is the target.
 LARGEST_TARGET_SHARE = 0.05
-# Least and largest width and height of a mark in units of event space: the usual sizes of labels
-# and buttons.
+# Least and largest size of a mark, in units of event space. Labels and buttons usually have such
+# sizes.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
-_MAY_BE_EMPTY = "tablecell"  # role whose name may be invisible, only for screen readers
-COVER_STEP = 8  # units of event space between the points at which covering is tested
+_MAY_BE_EMPTY = "tablecell"  # role whose name may be meant only for screen readers
+COVER_STEP = 8  # distance of the points at which covering is tested, in units of event space
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class ScannedTargets:
     """The targets of all actions according to their current scans.
 
     Attributes:
-        by_action: action index → its current scan and the elements under the pointer.
-        desktops: the size of the desktop in each of these scans whose tree has a node for the
-            desktop, in time order.
+        by_action: action index → the action's current scan and the elements under the pointer.
+        desktops: the sizes of the desktop, from the scans whose tree has a node for the desktop, in
+            order of time.
     """
 
     by_action: Mapping[int, ScannedTarget]
@@ -86,7 +86,7 @@ def scan_targets(
 def _with_elements(
     target: ScannedTarget, tree: StepTree, action: Action, canvas: Canvas
 ) -> ScannedTarget:
-    """Adds the elements and windows under a pointing action, and the marks of the tree."""
+    """Adds the elements and windows under a pointing action, and small named elements (marks)."""
     aim = _element_under(tree, action)
     small_box = None
     if aim.element is not None and _is_small(aim.element, canvas):
@@ -109,8 +109,8 @@ def _with_elements(
 def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
     """Returns the element under a pointing action, with the boxes of all nodes at that point.
 
-    `front` is the position of the window that counts as the window in front; None: the tree
-    decides.
+    `front` is the position in the tree of the window to treat as the front window. If it is None,
+    the tree decides.
     """
     x = action.x or 0.0
     y = action.y or 0.0
@@ -128,7 +128,7 @@ def _element_under(tree: StepTree, action: Action, front: int | None = None) -> 
 def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
     """Returns the windows under an action, each with its element at that point.
 
-    Empty: there is at most one window, so the window in front is known.
+    Returns an empty list if there is at most one window, because the front window is then known.
     """
     windows: list[ElementUnderAction] = []
     for position in windows_at(tree, action.x or 0.0, action.y or 0.0):
@@ -140,9 +140,9 @@ def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
 
 
 def _marks(tree: StepTree) -> Boxes:
-    """Returns (marks, 4) the boxes of small named elements without children, event space.
+    """Returns the boxes (marks, 4) of small named elements without children, in event space.
 
-    Elements of windows that others may cover are left out if enough other marks remain.
+    Elements in windows that may be covered are left out if enough other elements remain.
     """
     screen_width, screen_height = tree.screen
     x, y, widths, heights = tree.boxes.T
@@ -165,7 +165,7 @@ def _marks(tree: StepTree) -> Boxes:
 
 
 def _coverable_windows(tree: StepTree) -> set[int]:
-    """Returns the positions of the outermost windows that all other windows together may hide."""
+    """Returns the positions of the outermost windows that the other windows can fully cover."""
     windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
     grid = np.arange(0, max(tree.screen), COVER_STEP)
@@ -185,7 +185,7 @@ def _coverable_windows(tree: StepTree) -> set[int]:
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Returns whether an element's box is so small that the pointer inside shows the target.
+    """Returns whether an element is so small that a press inside identifies it as the target.
 
     Documents and text areas are larger.
     """

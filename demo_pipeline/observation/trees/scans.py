@@ -1,6 +1,6 @@
-"""Chooses the current scan of an action, and reports problems of the scans of a log.
+"""Chooses the current scan of an action, and reports problems of the scans in a log.
 
-Problems never quote an element, because elements may contain private text.
+The reports never quote an element, because elements may contain private text.
 recording/logged_scans.py reads scans from the log, and step_tree.py maps their nodes to the canvas.
 """
 
@@ -30,16 +30,18 @@ from demo_pipeline.recording.logged_scans import (
     regular_scan,
 )
 
-ROUNDING_PX = 1  # units of event space by which an element may stick out of its container
+# Largest distance, in units of event space, by which rounding may make an element stick out of its
+# container.
+ROUNDING_PX = 1
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
-    """Returns (nodes, 4) x, y, width, height in event space.
+    """Returns the boxes of nodes as (nodes, 4): x, y, width, height in event space.
 
-    A box is NaN if its width or height is negative, which means "unknown" in AT-SPI, or if a number
-    is impossibly large.
+    A box consists of NaN if its width or height is negative, which means "unknown" in AT-SPI, or if
+    one of the numbers is impossibly large.
     """
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
@@ -53,15 +55,15 @@ def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool
 
     A tree contradicts a hit test if two conditions hold: the tree lacks the element that the
     recorder found, and the smallest node at the point neither encloses this element nor lies inside
-    it.
+    the element.
 
     Args:
-        scan: from the log.
-        nodes: of its tree, in document order.
-        boxes: of the nodes.
+        scan: the scan from the log.
+        nodes: the nodes of the scan's tree, in document order.
+        boxes: the boxes of the nodes.
 
     Returns:
-        False: the tree contradicts at least one hit test. None: no hit test can be compared.
+        False if the tree contradicts at least one hit test. None if no hit test can be compared.
     """
     agree: bool | None = None
     for sample in scan.samples:
@@ -74,14 +76,14 @@ def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool
 
 
 def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
-    """Returns whether a hit test agrees with the tree; None: they cannot be compared."""
+    """Returns whether a hit test agrees with the tree; None if they cannot be compared."""
     element = sample.element
     point = sample.position
     if element is None or point is None:
         return None
     box = boxes_of([element])[0]
     if not _holds(box[None], point.x, point.y)[0]:
-        # The box of the found element does not contain the point: the recorder contradicts itself.
+        # The recorder contradicts itself: the point is outside the box of the element it found.
         return None
     for position in np.flatnonzero((boxes == box).all(axis=1)).tolist():
         if (nodes[position].role, nodes[position].name) == (element.role, element.name):
@@ -97,14 +99,14 @@ def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Bo
 
 
 def _holds(boxes: Boxes, x: float, y: float) -> Bools:
-    """Returns (boxes,) whether each box contains a point."""
+    """Returns whether each of the boxes contains a point, as an array (boxes,)."""
     left, top, width, height = boxes.T
     inside: Bools = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
     return inside
 
 
 def _encloses(outer: Boxes, inner: Boxes) -> Bools:
-    """Returns (inner,) whether each box of `inner` lies inside `outer`, apart from rounding."""
+    """Returns whether each box of `inner` lies inside `outer`, with a tolerance for rounding."""
     left, top, width, height = outer.tolist()
     x, y, across, down = inner.T
     inside: Bools = (left - ROUNDING_PX <= x) & (x + across <= left + width + ROUNDING_PX)
@@ -117,13 +119,13 @@ class CurrentScan:
     """The current scan at an action: the newest scan that had finished by the press.
 
     Attributes:
-        scan: the scan; None: no scan had finished.
-        age_ms: milliseconds from the end of the scan to the press; None: no scan had finished.
-        freshness: `fresh`: the scan began after the previous action ended. `stale`: it began
-            earlier. `changed`: it began earlier, and much of the screen changed between its start
-            and the press. `running`: no scan had finished, but a scan had begun. `none`: no scan
+        scan: the scan; None if no scan had finished.
+        age_ms: milliseconds from the end of the scan to the press; None if no scan had finished.
+        freshness: `fresh` if the scan began after the previous action ended; `stale` if it began
+            earlier; `changed` if it began earlier and much of the screen changed between its start
+            and the press. `running` if no scan had finished but one had begun; `none` if no scan
             had begun.
-        previous: the finished scan before `scan`; None: there is none.
+        previous: the finished scan before `scan`; None if there is no such scan.
     """
 
     scan: LoggedScan | None
@@ -140,10 +142,10 @@ def current_scan(
     A scan that was still running is never used, because it may show the effect of the press.
 
     Args:
-        scans: of the log, in any order.
-        press_ms: when the action began. All times are epoch milliseconds.
-        since_ms: when the previous action ended.
-        changes_ms: when much of the screen changed.
+        scans: the scans of the log, in any order.
+        press_ms: when the action began, epoch milliseconds.
+        since_ms: when the previous action ended, epoch milliseconds.
+        changes_ms: times at which much of the screen changed, epoch milliseconds.
     """
     finished = sorted(
         (scan for scan in scans if scan.end_ms <= press_ms),
@@ -166,10 +168,10 @@ def current_scan(
 def scans_of_part(
     scans: Sequence[LoggedScan], screen: ScreenParts, press_ms: int
 ) -> Sequence[LoggedScan]:
-    """Returns the scans of the part of the recording in which an action was pressed.
+    """Returns the scans from the same part of the recording as an action's press.
 
-    A new part begins when the resolution or the scale of the screen changes. Scans that ran across
-    such a change are left out.
+    A new part begins when the resolution or the scale of the screen changes. Scans that were
+    running at such a change are left out.
     """
     if len(screen) == 1:
         return scans
@@ -180,18 +182,18 @@ def scans_of_part(
 
 
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Returns the problems of the scans of a log: at most one of each kind.
+    """Returns the problems of the scans in a log, with at most one problem of each kind.
 
-    Each problem says how many scans have it, and names the line of the first.
+    Each problem tells how many scans are affected, and the line of the first one.
 
     Args:
-        log: input_log.jsonl.
+        log: path of input_log.jsonl.
         scans: rows of trees.parquet of the `events` stage.
 
     Returns:
-        - An error `unreadable_scan`: scans without any usable element.
-        - A warning `malformed_scan`: scans that differ from the documented form.
-        - A warning `contradicted_scan`: scans that contradict the recorder's own hit tests.
+        - The error `unreadable_scan` for scans without any usable element.
+        - The warning `malformed_scan` for scans that differ from the documented format.
+        - The warning `contradicted_scan` for scans that contradict the recorder's own hit tests.
     """
     unreadable: list[int] = []
     malformed: list[tuple[int, str]] = []
@@ -237,7 +239,7 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree, or was read leniently without any usable element."""
+    """Returns whether a scan has no tree, or lenient reading found no usable element."""
     return scan.tree is None or (lenient and not scan.tree)
 
 
@@ -250,7 +252,7 @@ def _lenient_fault(line: bytes) -> str:
 
 
 class _NodeKeys(msgspec.Struct, gc=False):
-    """The documented keys of a node as JSON texts; a missing key has an empty text."""
+    """The documented keys of a node as raw JSON, which is empty for a missing key."""
 
     role: msgspec.Raw = msgspec.Raw(b"")
     bbox: msgspec.Raw = msgspec.Raw(b"")
@@ -262,7 +264,7 @@ class _NodeKeys(msgspec.Struct, gc=False):
 
 
 class _ScanKeys(msgspec.Struct):
-    """The documented keys of a scan as JSON texts; a missing key has an empty text."""
+    """The documented keys of a scan as raw JSON, which is empty for a missing key."""
 
     tree: list[_NodeKeys] | _NodeKeys | None = None
     duration: msgspec.Raw = msgspec.Raw(b"")
@@ -275,13 +277,13 @@ class _EventKeys(msgspec.Struct):
 
 
 _KEYS_DECODER = msgspec.json.Decoder(_EventKeys)
-_NEEDED = frozenset({"role", "bbox"})  # keys of a node that count as missing if their value is null
+_NEEDED = frozenset({"role", "bbox"})  # keys of a node that must not be null
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Describes which documented keys are missing in a scan; empty: none.
+    """Describes which documented keys are missing from a scan whose values have correct types.
 
-    All values of the scan have their documented types.
+    Returns an empty text if no key is missing.
     """
     if not scan.tree:
         return "data.tree: has no element"

@@ -1,12 +1,13 @@
-"""Recognises typed passwords and replaces them by `<password>`.
+"""Recognises typed passwords and replaces them with `<password>`.
 
 A text counts as a password in two cases:
 
-- The accessibility tree marks its field. AT-SPI has the role `password text`, UI Automation has
-  IsPassword, macOS has secure text fields, and HTML has the input type.
+- The accessibility tree marks the field as a password field. AT-SPI has the role `password text`,
+  UI Automation has IsPassword, macOS has secure text fields, and HTML has the input type.
 - The screenshots show that a row of equal dots appeared in place of letters.
 
-The folder `privacy/` removes other private texts: by patterns, and by word lists of the users.
+The package `privacy` removes other private texts, which it finds by patterns and by users' word
+lists.
 """
 
 import re
@@ -25,22 +26,23 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-# A password with at least this many characters is removed everywhere else, too. Shorter passwords
-# occur in ordinary words.
+# Least length of a password that is also removed from all other texts. Shorter passwords occur in
+# ordinary words.
 _SHORTEST_SOUGHT = 4
-_FEWEST_DOTS = 4  # a row of at least this many equal shapes counts as dots; an ellipsis has three
-# A text needs this many different characters; the letters of "oooo" look like dots, too.
+_FEWEST_DOTS = 4  # least number of equal shapes in a row of dots; an ellipsis has three
+# Least number of different characters in a text that is compared with dots. The letters of "oooo"
+# look like dots themselves.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
 _SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
-# Largest distance from the left edge of a dot to that of the next dot, video pixels.
+# Largest distance between the left edges of two neighbouring dots, video pixels.
 _LARGEST_STEP_PX = 30
 _TEXT_CURSOR_PX = 3  # largest width of the text cursor, video pixels
-# After this many changed shapes, no more are examined. A page of letters has more; the dots of a
+# The search for dots ends after this many changed shapes. A page of letters has more; the dots of a
 # password would be among the first.
 _MOST_SHAPES = 2000
-# Grey levels; a pixel counts as changed if it differs by more. Noise of x264 differs less (measured
-# between frames).
+# A pixel counts as changed if it differs by more than this many grey levels. The noise of x264,
+# measured between frames, is smaller.
 _CHANGED = 24
 
 
@@ -67,8 +69,8 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 
     Args:
         action: any action.
-        tree: of the current scan. The focused element counts, too.
-        target: position of the node that receives the text; None: unknown.
+        tree: of the current scan. Its focused element is examined too.
+        target: position of the node that receives the text; None if the node is unknown.
     """
     if action.action_type != "type":
         return False
@@ -81,11 +83,11 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 def dots_for(text: str, before: Luma, after: Luma) -> bool:
     """Returns whether the screen shows a row of dots in place of a typed text.
 
-    The row has to be new, have a dot for each character of the text, and stand alone. Letters next
-    to the row would show that the row is a part of a word, such as "occu" in "1 occurrence".
+    The row must be new, have a dot for each character of the text, and stand alone. With letters
+    beside it, the row may be part of a word, such as "occu" in "1 occurrence".
 
     Args:
-        text: as typed. A text with fewer than three different characters proves nothing.
+        text: the typed text. With fewer than three different characters, the result is False.
         before: the screen before the text was typed.
         after: the screen after the text was typed.
     """
@@ -102,11 +104,11 @@ def dots_for(text: str, before: Luma, after: Luma) -> bool:
 def _changed_shapes(changed: Any) -> list[_Shape]:
     """Returns the changed shapes that have the size of a character.
 
-    Each group of adjacent rows with changes is searched separately, because searching the whole
+    Each group of adjacent rows with changes is searched separately, because a search of the whole
     screen at once takes 8 MB and 15 ms.
 
     Args:
-        changed: (rows, columns) 1 where the screen changed, else 0.
+        changed: map (rows, columns), 1 where the screen changed and 0 elsewhere.
     """
     lines = np.flatnonzero(np.diff(changed.max(axis=1), prepend=0, append=0))
     character_shapes: list[_Shape] = []
@@ -124,7 +126,7 @@ def _changed_shapes(changed: Any) -> list[_Shape]:
 
 
 def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:
-    """Yields the rows of at least `_FEWEST_DOTS` shapes with equal sizes and equal distances."""
+    """Yields each row of at least `_FEWEST_DOTS` shapes of equal size at equal distances."""
     ordered = sorted(shapes, key=lambda shape: (shape.top // 3, shape.left))
     row = ordered[:1]
     step = 0
@@ -143,7 +145,7 @@ def _even_rows(shapes: Sequence[_Shape]) -> Iterator[list[_Shape]]:
 
 
 def _look_alike(shape: _Shape, other: _Shape) -> bool:
-    """Returns whether two shapes have the same vertical position, size, and number of pixels."""
+    """Returns whether two shapes have about the same top edge, size and number of pixels."""
     is_same_size = (
         abs(shape.top - other.top) <= 1
         and abs(shape.width - other.width) <= 1
@@ -156,9 +158,9 @@ def _look_alike(shape: _Shape, other: _Shape) -> bool:
 def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
     """Returns whether a row of equal shapes consists of the dots of a password.
 
-    The row has to stand alone and have a dot for each character. A dot at either end may be
-    missing, because the dot touches the text cursor and becomes another shape, or because the field
-    shows the last character itself for a moment. There may be an icon at the end of the field.
+    The row must stand alone and have a dot for each character. A dot at either end may be missing:
+    it may touch the text cursor and form another shape, or the field may briefly show the last
+    character itself. There may be an icon at the end of the field.
 
     Args:
         row: equal shapes at equal distances, from left to right.
@@ -183,7 +185,7 @@ def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) 
         if last.left <= shape.left < last.right + gap:
             after.append(shape)
     if not before:
-        return len(after) <= 1  # the shape is a missing dot, or an icon at the end of the field
+        return len(after) <= 1  # one shape may be a missing dot, or an icon at the field's end
     is_missing_dot = before[0].right >= first.left - step + first.width - 1
     return len(row) < characters and len(before) == 1 and is_missing_dot and not after
 
@@ -193,16 +195,16 @@ def hide_passwords(
 ) -> tuple[list[Action], frozenset[str]]:
     """Replaces typed passwords in actions, and returns the texts to remove everywhere else.
 
-    A pause may split the typing of a password into several actions. Therefore, the texts of such
-    actions are also joined, because other texts may contain the whole password.
+    A pause may split the typing of a password into several actions. The parts are therefore also
+    joined, because other texts may contain the whole password.
 
     Args:
-        actions: of the demonstration, in time order.
+        actions: the actions of the demonstration, in order.
         rows: the row of trees.parquet for each action; `secret_field` marks typed passwords.
 
     Returns:
-        The actions with `<password>` in place of passwords; and the passwords with their parts,
-        without texts that are shorter than `_SHORTEST_SOUGHT`.
+        - The actions with `<password>` in place of passwords.
+        - The passwords and their parts, except texts shorter than `_SHORTEST_SOUGHT`.
     """
     changed_actions: list[Action] = []
     passwords: set[str] = set()
@@ -225,7 +227,7 @@ def hide_passwords(
 
 
 def without_texts(value: Any, secrets: Collection[str]) -> Any:
-    """Replaces secret texts in a JSON value or a table row by `<password>`, the longest first."""
+    """Replaces secret texts in a JSON value or a table row with `<password>`, longest first."""
     if not secrets:
         return value
     longest_first = sorted(secrets, key=len, reverse=True)
@@ -242,7 +244,7 @@ def mapped_texts(
         value: the JSON value or row.
         change: the function.
         kept: keys whose texts stay unchanged.
-        key: the key of `value` in the object that contains it; empty: none.
+        key: the key of `value` in the object around it; empty if there is no such object.
     """
     if isinstance(value, str):
         return value if key in kept else change(value)

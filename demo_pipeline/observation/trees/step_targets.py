@@ -35,17 +35,17 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-# If less than this share of a tree's named elements changed during a wait, the tree still agrees
-# with the screenshot. When a page loaded, a share of 0 to 0.45 changed; on other screens, 0.56.
+# If less than this share of a tree's named elements changed, the tree still agrees in part with the
+# screenshot. Pages that loaded changed a share of 0 to 0.45; other screens changed 0.56.
 WAITED_SHARE = 0.5
-# Side of the square around a press in which nothing may have changed, units of event space. With
-# 64, some changes are overlooked.
+# Side of the square around a press in which nothing may have changed, in units of event space. With
+# a side of 64, some changes are overlooked.
 UNTOUCHED_PX = 96
-# The label of a check box may be within this many video pixels beside the box. This value avoids a
-# wrong name, and loses a right name.
+# Largest distance from a check box to its label, in video pixels. This value avoids one wrong name,
+# at the cost of one correct name.
 LABEL_PX = 48
-# The title of a window is in the uppermost part of the window, which has this height in units of
-# event space. Title bars are 20 to 40 high, the tabs of a browser 40.
+# Height of the top part of a window that contains the title, in units of event space. Title bars
+# are 20 to 40 high, the tabs of a browser 40.
 TITLE_PX = 48
 # Roles of elements whose name is visible next to their box.
 _LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})
@@ -60,25 +60,25 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
     pointed: TargetEvidence | None,
     keyboard: KeyboardFocus,
 ) -> Agreement:
-    """Returns whether a tree agrees with the screenshot, above all at the target of an action.
+    """Returns whether a tree agrees with the screenshot, at least where the action takes place.
 
     If tree and screenshot differ, the tree still agrees in part (`PARTIAL`) in these cases:
 
-    - The target of a pointing action is known. In addition, the target was not redrawn, or nothing
+    - The target of a pointing action is known, and either the target was not redrawn, or nothing
       changed near the press.
     - The target of keys is known.
     - The action is a wait, which has no target, and most of the named elements have not changed.
-    - The target of keys is unknown, but most of the named elements have not changed, no menu or
-      dialog opened that is missing in the tree, and no text appeared outside of all fields.
+    - The target of keys is unknown, but most of the named elements have not changed. Also, no menu
+      or dialog opened that is missing from the tree, and no typed text appeared outside all fields.
 
     Args:
         action: any action.
         tree: of the current scan.
-        target: of the action; None: unknown.
-        contradictions: places where the screenshot contradicts the tree; None: they were not
+        target: the target of the action; None if it is unknown.
+        contradictions: places where the screenshot contradicts the tree; None if they were not
             compared.
         pointed: evidence from the video about the target of a pointing action.
-        keyboard: the focus; the action has not yet been recorded in it.
+        keyboard: the keyboard focus before the action.
     """
     if contradictions is None:
         return Agreement.UNKNOWN
@@ -109,15 +109,15 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
 
 
 class StepTargets:
-    """Finds the targets of the actions of a demonstration, and whether their trees agree.
+    """Finds the target of each action, and whether the action's tree agrees with the screenshot.
 
     Args:
         reader: reads the trees.
-        evidence: from the video.
-        changes_ms: when much of the screen changed, epoch milliseconds.
-        actions: of the demonstration, in order.
-        screenshots: the file for each action. Without them, focus rings and lit choices are not
-            searched.
+        evidence: evidence from the video.
+        changes_ms: times at which much of the screen changed, epoch milliseconds.
+        actions: the actions of the demonstration, in order.
+        screenshots: the screenshot of each action. Without screenshots, no focus rings and
+            highlighted choices are found.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class StepTargets:
         self._actions = actions
         self._screenshots = screenshots
         self._read_screenshot = lru_cache(maxsize=2)(grey_screenshot)
-        # Indexes and press times of the actions that are not pauses.
+        # Indexes and press times (epoch milliseconds) of the actions that are not pauses.
         self._acting: list[int] = []
         self._presses: list[int] = []
         for number, action in enumerate(actions):
@@ -149,15 +149,16 @@ class StepTargets:
     def step(
         self, number: int, tree: StepTree, current: CurrentScan, scans: Sequence[LoggedScan]
     ) -> tuple[Agreement, Element | None, str]:
-        """Returns whether the tree of an action agrees, its target, and the `target_method`.
+        """Returns whether the tree of an action agrees, the action's target, and how it was found.
 
-        Call this method for every action, in order.
+        The third value is that of the column `target_method`. Call this method for every action, in
+        order.
 
         Args:
             number: index of the action.
             tree: of the current scan.
             current: the current scan.
-            scans: all scans of the same part of the recording, see `scans_of_part`.
+            scans: the result of `scans_of_part` for the action.
         """
         action = self._actions[number]
         pointed = self._pointed.get(action.action_index)
@@ -189,8 +190,8 @@ class StepTargets:
     def hovered(self, number: int, tree: StepTree) -> Element | None:
         """Returns the element over which the pointer rested to open the target of an action.
 
-        An example is a menu that opens a submenu. None: nothing opened in this way, the element has
-        no name, or the screen changed there after the scan.
+        An example is a menu item that opens a submenu. Returns None if nothing opened in this way,
+        if the element has no name, or if the screen changed at the element after the scan.
         """
         index = self._actions[number].action_index
         hover = self._hovers.get(index)
@@ -206,7 +207,7 @@ class StepTargets:
     def _focus_evidence(
         self, number: int, tree: StepTree, scans: Sequence[LoggedScan]
     ) -> FocusEvidence:
-        """Returns the evidence about the focus at an action from outside of its current scan."""
+        """Returns the evidence about the focus from screenshots and from the next scan."""
         action = self._actions[number]
         later_scan: LoggedScan | None = None
         for scan in scans:
@@ -234,7 +235,7 @@ class StepTargets:
         return self._read_screenshot(self._screenshots[number])
 
     def window(self, action: Action, tree: StepTree, target: Element | None) -> int | None:
-        """Returns the position of the window that an action was in; None: unknown."""
+        """Returns the position of the window in which an action took place; None if unknown."""
         if target is not None:
             return tree.windows_around[target.position]
         if action.action_type not in POINTER_TYPES or action.x is None or action.y is None:
@@ -247,17 +248,17 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly was in a window whose title did not change.
+        """Returns whether an action certainly took place in a window, with the title of the tree.
 
-        After the scan, the title bar must not have changed, and nothing may have opened over the
-        place of a press. On Linux, windows without a tree may cover the window. Therefore, if a
-        press has no known target, the screenshot has to show the border of the window.
+        After the scan began, the title bar must not have changed, and nothing may have opened over
+        the place of a press. On Linux, windows without an accessibility tree may cover the window.
+        If the target of a press is unknown there, the screenshot must show the window's border.
 
         Args:
             number: index of the action.
             tree: of the current scan.
             window: position of the window.
-            target: of the action; None: unknown.
+            target: the target of the action; None if it is unknown.
         """
         action = self._actions[number]
         box = tree.box(window)
@@ -286,7 +287,7 @@ class StepTargets:
     def _contradictions(
         self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
-        """Returns where the screenshot contradicts the tree; None: they were not compared."""
+        """Returns where the screenshot contradicts the tree; None if they were not compared."""
         since = self._since_scan.get(action.action_index)
         scan = current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
@@ -296,7 +297,7 @@ class StepTargets:
         return contradictions_of(tree, since, lambda: self._previous_tree(tree, current))
 
     def _is_change_at(self, action: Action, tree: StepTree) -> bool:
-        """Returns whether a mouse button was pressed near any change since the scan ended."""
+        """Returns whether a mouse button was pressed near a change after the end of the scan."""
         since = self._since_scan.get(action.action_index)
         if since is None or since.ended is None:
             return False
@@ -307,7 +308,7 @@ class StepTargets:
         return any(Contradiction(place, is_popup=False).is_near(x, y) for place in places)
 
     def _previous_tree(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
-        """Returns the tree of the scan before the current scan; None: there is no usable one."""
+        """Returns the tree of the scan before the current one; None if it does not exist."""
         previous = current.previous
         return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 
@@ -316,8 +317,8 @@ class StepTargets:
     ) -> FoundTarget:
         """Returns the element under the pointer, unless the screen changed there after the scan.
 
-        `pointed` is the evidence from the video about the element; None: there is none. In this
-        evidence, highlights under the pointer and the text cursor do not count as changes.
+        `pointed` is the evidence from the video about the element, or None. This evidence ignores
+        highlights under the pointer and the text cursor.
         """
         if action.x is None or action.y is None:
             return NO_TARGET
@@ -348,15 +349,16 @@ class StepTargets:
         target: Element,
         pointed: TargetEvidence,
     ) -> bool:
-        """Returns whether an element of the tree is still on the screen at the press.
+        """Returns whether an element is still on the screen although it was redrawn.
 
-        The element was redrawn after the scan began. It is still there in three cases:
+        It was redrawn between the start of the scan and the press. It is still there in three
+        cases:
 
         - It was only highlighted: no content of the screen changed at the element or near the
           press.
-        - Nothing changed after the scan ended, the previous scan has the element too, and the
+        - Nothing changed there after the scan ended, the previous scan has the element too, and the
           screen looked the same at the time of the previous scan.
-        - Nothing changed after the scan ended, and the element appeared while the scan ran.
+        - Nothing changed there after the scan ended, and the element appeared during the scan.
         """
         began = None
         ended = None
@@ -364,7 +366,7 @@ class StepTargets:
         if since is not None:
             began = since.began
             ended = since.ended
-        # A change at an item of a menu proves nothing: the pointer may have lit the item, or the
+        # A change at a menu item proves nothing: the pointer may have highlighted the item, or the
         # menu may have closed.
         may_be_highlight = target.role not in _MENUS
         if may_be_highlight and self._is_still_near(action, tree, target, began):
@@ -382,7 +384,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether nothing changed at an element and near the press; if unknown, False."""
+        """Returns whether it is certain that nothing changed at an element and near the press."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -395,9 +397,10 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element that the previous scan lacks appeared during the current scan.
 
-        A menu may instead have opened before the current scan began, and closed while the scan ran.
-        This is ruled out if the screen did not change between the scans, or if no other action
-        happened between the previous scan and the press.
+        For an item of a menu, another explanation must be ruled out: the menu opened before the
+        current scan began, and closed while the scan ran. It is ruled out if the screen did not
+        change between the two scans, or if no other action happened between the previous scan and
+        the press.
         """
         did_not_change = pointed.before_began is not None and not pointed.before_began
         if target.role not in _MENUS or did_not_change:
@@ -415,10 +418,11 @@ def _is_changed_at(
     """Returns whether something changed at an element.
 
     Args:
-        tree: of the element.
+        tree: the tree that contains the element.
         target: the element.
-        changes: of the screen; None: unknown, which counts as no change.
-        beside: changes within this many video pixels left or right of the element count, too.
+        changes: the changes of the screen. None, for unknown changes, counts as no change.
+        beside: distance to the left and right of the element within which changes count too, in
+            video pixels.
     """
     if changes is None or target.box is None:
         return False
@@ -428,5 +432,5 @@ def _is_changed_at(
 
 
 def _reaches_into(places: Sequence[ChangedBox], box: PixelBox) -> bool:
-    """Returns whether a place reaches into a box; both are in video pixels."""
+    """Returns whether any of the places overlaps a box; all are in video pixels."""
     return any(overlap(place, box) for place in places)

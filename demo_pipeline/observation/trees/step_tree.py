@@ -1,7 +1,7 @@
-"""Maps a scan to the UI tree of a step: OSWorld-Desktopd roles and states, canvas coordinates.
+"""Maps a scan to the UI tree of a step, with OSWorld-Desktopd's roles and canvas coordinates.
 
-roles.json translates the role names of UI Automation, macOS AX and AT-SPI. A name that is in no
-table becomes `unknown`. scans.py chooses the scan of a step, and hit_test.py finds the target.
+roles.json translates the role names of UI Automation, macOS AX and AT-SPI. Names that are not in
+roles.json become `unknown`. scans.py chooses the scan of a step, and hit_test.py finds the target.
 """
 
 import json
@@ -41,9 +41,10 @@ _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
 
 @lru_cache(maxsize=4096)
 def canonical_role(raw: str, platform: str) -> str | None:
-    """Returns the OSWorld-Desktopd role for a logged role name; None: the name is in no table.
+    """Returns the OSWorld-Desktopd role for a logged role name; None if the name is unknown.
 
-    The table of the platform is searched first, then the others, because recorders mix them.
+    The table of the platform is searched first, and then the other tables, because recorders mix
+    the names of several platforms.
     """
     key = normalised(raw)
     tables = _tables()
@@ -56,7 +57,7 @@ def canonical_role(raw: str, platform: str) -> str | None:
 
 @cache
 def _tables() -> MappingProxyType[str, dict[str, str]]:
-    """Returns the tables of roles.json: name of the table → normalised role name → role."""
+    """Returns the tables of roles.json by name; each maps normalised role names to roles."""
     text = files("demo_pipeline.observation.trees").joinpath("roles.json").read_text("utf-8")
     raw_tables: dict[str, dict[str, str]] = json.loads(text)
     tables: dict[str, dict[str, str]] = {}
@@ -87,9 +88,9 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def _json_between_nodes(depths: Sequence[int]) -> list[bytes]:
-    """Returns the JSON texts that follow each node; the first text follows the root.
+    """Returns the JSON text to insert after each node, starting with the root.
 
-    Each text opens the list of the node's children, and closes all nodes that end before the next
+    The text opens the list of the node's children, and closes all nodes that end before the next
     node. `depths` are the depths of the nodes below the root, in document order.
     """
     levels = np.array((0, *depths))
@@ -108,7 +109,7 @@ def iso_utc(time_ms: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Logged name of a state → OSWorld-Desktopd state if the logged value is true.
+# Logged name of a state → OSWorld-Desktopd's name of the state, for the logged value true.
 _STATES_WHEN_TRUE = {
     "focused": "focused",
     "selected": "selected",
@@ -124,14 +125,14 @@ _STATES_WHEN_TRUE = {
     "pressed": "pressed",
     "active": "active",
 }
-# Logged name of a state → OSWorld-Desktopd state if the logged value is false.
+# Logged name of a state → OSWorld-Desktopd's name of the state, for the logged value false.
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
-_IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which the format has no state
+_IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part of the format
 
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # a tree with fewer nodes that have an area shows almost nothing of an application
+SPARSE_NODES = 5  # a tree with fewer nodes with an area shows almost nothing of an application
 
 States = tuple[str, ...]
 
@@ -141,12 +142,12 @@ class Element:
     """A node of a `StepTree` as it is written to ui_tree.json.
 
     Attributes:
-        position: index in the lists of the tree.
+        position: index of the node in document order, see `StepTree`.
         id: `node_<position + 1>`.
         role: OSWorld-Desktopd role.
-        name: see `StepTree.name_at`.
+        name: the name, description or value of the node, see `StepTree.name_at`.
         bounds: x, y, width, height in canvas pixels.
-        box: x, y, width, height in event space; None: the node has no usable box.
+        box: x, y, width, height in event space; None if the node has no usable box.
     """
 
     position: int
@@ -166,19 +167,20 @@ class StepTree:
     faster than mapping all nodes.
 
     Attributes:
-        time_ms: logged time of the scan, or of the press if there is no scan; epoch milliseconds.
+        time_ms: logged time of the scan, or time of the press if there is no scan, in epoch
+            milliseconds.
         canvas: maps event space to the canvas.
-        platform: of meta.json; its table of role names is searched first.
+        platform: the platform in meta.json, whose table of role names is searched first.
         raws: the nodes as logged.
-        parents: position of each parent; -1: the parent is the root.
-        depths: of the nodes; 1: the parent is the root.
-        boxes: (nodes, 4) x, y, width, height in event space; NaN: no usable box.
-        focused: position of the scan's `focused_element`; None: the tree lacks this element.
-        cursor: the recorder's own hit test at the pointer; None: the recorder made none.
-        samples_agree: whether the recorder's hit tests at random points agree with the tree; None:
-            no hit test can be compared.
+        parents: position of each node's parent; -1 if the parent is the root.
+        depths: depth of each node; 1 if the parent is the root.
+        boxes: (nodes, 4) x, y, width, height in event space; NaN for a node without a usable box.
+        focused: position of the scan's `focused_element`; None if the tree lacks this element.
+        cursor: the recorder's own hit test at the pointer; None if the recorder made none.
+        samples_agree: whether the recorder's hit tests at random points agree with the tree; None
+            if no hit test can be compared.
         damaged_elements: number of elements of the scan that could not be read.
-        readable: False: the scan is unusable, and the tree is only a root.
+        readable: False if the scan is unusable. The tree then has only a root.
     """
 
     time_ms: int
@@ -205,10 +207,10 @@ class StepTree:
 
     @property
     def desktop_size(self) -> tuple[float, float] | None:
-        """Width and height of the desktop in event space, if the tree has a node for the desktop.
+        """Width and height of the desktop in event space; None if the tree has no desktop node.
 
-        Such a node is the only node below the root, and lies at (0, 0). None: there is no such
-        node, or it is a window.
+        A desktop node is the only node directly below the root, lies at (0, 0), and is not a
+        window.
         """
         tops = self._tops
         if len(tops) != 1 or self.roles[tops[0]] in _WINDOWS:
@@ -222,9 +224,9 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        UI Automation gives some windows the role `pane`. Such panes are directly below the root, or
-        below a pane for the desktop. The latter is as large as the screen, and also contains nodes
-        with the role `window`.
+        UI Automation gives some windows the role `pane`. Such a pane is directly below the root, or
+        directly below the pane of the desktop. The desktop's pane is as large as the screen, and
+        also contains nodes with the role `window`.
         """
         panes: set[int] = set()
         screens: set[int] = set()
@@ -257,9 +259,9 @@ class StepTree:
 
     @cached_property
     def cursor_node(self) -> int | None:
-        """Position of the element in the recorder's hit test at the pointer.
+        """Position of the element that the recorder's own hit test found at the pointer.
 
-        None: the recorder made no hit test, or the element is missing in the tree.
+        None if the recorder made no hit test, or if the tree lacks the element.
         """
         if self.cursor is None:
             return None
@@ -277,19 +279,19 @@ class StepTree:
 
     @cached_property
     def roles(self) -> Sequence[str]:
-        """OSWorld-Desktopd roles."""
+        """OSWorld-Desktopd role of each node."""
         names = [raw.role or "" for raw in self.raws]
         roles = {name: canonical_role(name, self.platform) or UNKNOWN for name in set(names)}
         return [roles[name] for name in names]
 
     @cached_property
     def _mapped_states(self) -> Sequence[tuple[States, States]]:
-        """Result of `_map_states` for each node."""
+        """States of each node, and the names of states that OSWorld-Desktopd does not have."""
         return [_map_states(bytes(raw.states)) for raw in self.raws]
 
     @cached_property
     def states(self) -> Sequence[States]:
-        """OSWorld-Desktopd states."""
+        """OSWorld-Desktopd states of each node."""
         states = [mapped for mapped, _ in self._mapped_states]
         if self.focused is not None:
             states[self.focused] = self.states_at(self.focused)
@@ -297,7 +299,7 @@ class StepTree:
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
-        """Logged role names that are in no table, with the number of nodes."""
+        """Logged role names that roles.json lacks, with the number of nodes."""
         names = Counter(raw.role or "" for raw in self.raws)
         unknown: Counter[str] = Counter()
         for name, count in names.items():
@@ -319,7 +321,10 @@ class StepTree:
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """Position of the outermost window that contains each node or is the node; None: none."""
+        """For each node, the position of the outermost window around it, which may be the node.
+
+        None for a node outside all windows.
+        """
         outermost: list[int | None] = []
         for position, parent in enumerate(self.parents):
             window = outermost[parent] if parent >= 0 else None
@@ -341,7 +346,7 @@ class StepTree:
         return states
 
     def box(self, position: int) -> PixelBox | None:
-        """Returns the box of a node in event space; None: it has no usable box."""
+        """Returns the box of a node in event space; None if the node has no usable box."""
         box = PixelBox(*self.boxes[position].tolist())
         return None if math.isnan(box.x) else box
 
@@ -358,11 +363,11 @@ class StepTree:
         )
 
     def name_at(self, position: int) -> str:
-        """Returns the name of a node; without a name, its description; without both, its value.
+        """Returns the name of a node, or else its description, or else its value.
 
-        The value is used only for the roles in `_NAMED_BY_VALUE`, because in other nodes it is
-        content and may be secret. The value of a label with children is not used, because the
-        children have the text.
+        The value is used only for the roles in `_NAMED_BY_VALUE`, because the value of other nodes
+        is content and may be secret. The value of a label with children is not used, because the
+        children have the same text.
         """
         raw = self.raws[position]
         name = _text(raw.name)
@@ -379,7 +384,7 @@ class StepTree:
         return name
 
     def to_bytes(self) -> bytes:
-        """Returns the content of ui_tree.json as a single line; the tree may have any depth."""
+        """Returns the content of ui_tree.json as a single line, for trees of any depth."""
         width = self.canvas.width
         height = self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
@@ -387,7 +392,7 @@ class StepTree:
         names = map(self.name_at, range(len(self)))
         bounds = map(_Bounds, *_bounds(self.boxes, self.canvas))
         nodes = map(_Node, ids, self.roles, names, bounds, self.states)
-        # Line breaks in texts are escaped. Therefore, each line break ends a node.
+        # Each line break ends a node, because line breaks in texts are escaped.
         pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
         screen = f'"screen":{{"width":{width},"height":{height}}}'
         head = f'{{"timestamp":"{iso_utc(self.time_ms)}",{screen},"root":'
@@ -400,9 +405,9 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
     """Maps a scan to the UI tree of a step.
 
     Args:
-        scan: from the log; None: the tree is only a root.
-        time_ms: `StepTree.time_ms`.
-        platform: of meta.json.
+        scan: the scan from the log. If it is None, the tree has only a root.
+        time_ms: becomes `StepTree.time_ms`.
+        platform: the platform in meta.json.
         canvas: maps event space to the canvas.
     """
     if scan is None:
@@ -427,12 +432,12 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
 def _position_of(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
     """Returns the position of the last node with the role, name and box of an element.
 
-    None: the element is None or has no area, or no node is equal to it.
+    Returns None if the element is None or has no area, or if there is no such node.
     """
     if element is None:
         return None
     box = boxes_of([element])
-    # Also true if the box is NaN, which means that it is unusable.
+    # Also true for an unusable box, which is NaN.
     if not box[0, 2] * box[0, 3] > 0:
         return None
     with_same_box: list[int] = np.flatnonzero((boxes == box).all(axis=1)).tolist()
@@ -456,7 +461,7 @@ def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _map_states(states: bytes) -> tuple[States, States]:
-    """Maps the logged states of a node, a JSON object as text.
+    """Maps the logged states of a node, which are a JSON object.
 
     Returns:
         The OSWorld-Desktopd states, and the logged names of states that the format does not have.
@@ -480,7 +485,7 @@ def _map_states(states: bytes) -> tuple[States, States]:
 
 
 def _text(value: str | None) -> str:
-    """Returns a logged name as valid text, because recorders write null and lone surrogates."""
+    """Returns a logged name as valid text, without null and lone surrogates."""
     text = value or ""
     try:
         text.encode()
@@ -490,7 +495,7 @@ def _text(value: str | None) -> str:
 
 
 def _json_text(raw: msgspec.Raw) -> str:
-    """Returns the text in a JSON value; empty: the value is no text."""
+    """Returns the text in a JSON value; empty if the value is not a text."""
     try:
         return _text(msgspec.json.decode(bytes(raw), type=str)) if bytes(raw) else ""
     except msgspec.DecodeError:
@@ -500,13 +505,14 @@ def _json_text(raw: msgspec.Raw) -> str:
 class TreeReader:
     """Reads the trees of the scans of a log, and caches the last three for neighbouring actions.
 
-    A scan is unusable if it cannot be read, or if no element has an area. Its tree is only a root.
+    A scan is unusable if it cannot be read, or if no element has an area. The tree of an unusable
+    scan has only a root.
 
     Args:
-        log: input_log.jsonl.
-        platform: of meta.json.
-        scales: line of a scan → factor by which the boxes of this scan and of later scans are
-            multiplied to get event space; None: the factor is unknown.
+        log: path of input_log.jsonl.
+        platform: the platform in meta.json.
+        scales: line of a scan → factor that maps the boxes of this scan, and of later scans, to
+            event space; None if the factor is unknown.
     """
 
     def __init__(
@@ -518,9 +524,9 @@ class TreeReader:
         self._cache: deque[tuple[int, StepTree]] = deque(maxlen=3)
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """Returns the tree of a scan; if the scan is None or unusable, the tree is only a root.
+        """Returns the tree of a scan, or a tree with only a root if the scan is None or unusable.
 
-        `press_ms` becomes the time of such a tree, epoch milliseconds.
+        `press_ms`, in epoch milliseconds, becomes the time of a tree with only a root.
         """
         if scan is None:
             return map_tree(None, press_ms, self.platform, canvas)
@@ -531,7 +537,7 @@ class TreeReader:
         return tree
 
     def readable_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
-        """Returns the tree of a scan; None: the scan is unusable."""
+        """Returns the tree of a scan; None if the scan is unusable."""
         tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, scan.end_ms, canvas)
@@ -541,7 +547,7 @@ class TreeReader:
         return tree if tree.readable else None
 
     def scale(self, scan: LoggedScan) -> float | None:
-        """Returns the factor from the boxes of a scan to event space; None: it is unknown."""
+        """Returns the factor that maps a scan's boxes to event space; None if it is unknown."""
         lines = [line for line in self._scales if line <= scan.event_index]
         return self._scales[max(lines)] if lines else 1.0
 

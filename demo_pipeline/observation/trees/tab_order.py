@@ -1,4 +1,4 @@
-"""Finds the elements of a document (a web page) that the Tab key reaches, in order."""
+"""Finds the elements of a document, such as a web page, in the order of the Tab key."""
 
 from collections.abc import Sequence
 
@@ -29,29 +29,26 @@ HOLDS_FOCUS = frozenset(
         "icon",
     }
 )
-CHOICES = frozenset({"menuitem", "listitem", "treeitem"})  # roles that arrow keys reach, not Tab
+# Roles of elements that the arrow keys reach, but not Tab.
+CHOICES = frozenset({"menuitem", "listitem", "treeitem"})
 _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
-"""The boxes of the elements that a press of Tab may reach.
+"""The boxes of the elements of which a press of Tab reaches one.
 
-A stop is a single element, or all radio buttons of a group. In a group, Tab reaches the chosen
-button.
+A stop is a single element, or a group of radio buttons, of which Tab reaches the selected one.
 """
 
 
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
-    """Returns the stop that has the focus after some presses of Tab.
+    """Returns the Tab stop that has the focus after some presses of Tab; empty if it is unknown.
 
-    In a document, Tab follows the order of the tree. Outside of documents, and beyond the ends of a
+    In a document, Tab follows the order of the tree. Outside documents, and beyond the ends of a
     document, the order is unknown.
 
     Args:
         tree: of the current scan.
-        stop: the stop that has the focus before.
-        presses: number of presses of Tab; negative: of Shift+Tab.
-
-    Returns:
-        The stop; empty: it is unknown.
+        stop: the Tab stop that has the focus before.
+        presses: number of presses of Tab; negative for Shift+Tab.
     """
     stops = _stops_of_page(tree, stop)
     for number, candidate in enumerate(stops):
@@ -62,7 +59,10 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
 
 
 def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
-    """Returns all stops of the document that contains a stop, in order; empty: in no document."""
+    """Returns all Tab stops of the document that contains `stop`, in order.
+
+    Returns an empty list if no document contains `stop`.
+    """
     page = _page_with(tree, stop)
     if page is None:
         return []
@@ -92,7 +92,7 @@ def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
 
 
 def _page_with(tree: StepTree, stop: TabStop) -> int | None:
-    """Returns the position of the innermost document around the elements of a stop; None: none."""
+    """Returns the position of the innermost document around a Tab stop; None without a document."""
     for box in stop:
         for node in positions_of(tree, box):
             for outer in ancestors(tree, node):

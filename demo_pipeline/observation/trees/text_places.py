@@ -11,7 +11,7 @@ from demo_pipeline.observation.trees.hit_test import TEXT_ROLES, ancestors, can_
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX
 
-# Roles of elements in which no typed text appears.
+# Roles of elements that never show typed text.
 _NO_FIELDS = frozenset(
     {"label", "link", "button", "checkbox", "radiobutton", "listitem", "image", "tab"}
 )
@@ -25,7 +25,7 @@ def overlap(place: tuple[float, float, float, float], box: PixelBox) -> bool:
 
 
 def is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
-    """Returns whether a place lies in a box, or in the box and its focus ring."""
+    """Returns whether a place lies inside a box, including the focus ring around the box."""
     left, top, width, height = place
     return (
         box.x - FOCUS_RIM_PX <= left
@@ -36,7 +36,7 @@ def is_within(place: tuple[float, float, float, float], box: PixelBox) -> bool:
 
 
 def reaches_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -> bool:
-    """Returns whether any of the places overlaps with an element."""
+    """Returns whether any of the places overlaps an element."""
     if element.box is None:
         return False
     box = tree.canvas.box_to_video(element.box)
@@ -54,8 +54,8 @@ def contains_any(tree: StepTree, element: Element, places: Sequence[ChangedBox])
 def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
     """Returns the places in which typed text may have appeared.
 
-    Places in elements that take no text are left out. Examples are a button that became enabled,
-    and a status line that now says "not saved".
+    Places inside elements that take no text are left out. Examples are a button that became
+    enabled, and a status line that changed to "not saved".
     """
     if not places:
         return ()
@@ -88,10 +88,10 @@ def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
 
 
 def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """Returns the text field or table cell that alone contains all places.
+    """Returns the only text field or table cell that contains the places.
 
-    None: a place lies in no field, or the places lie in several fields. Several fields show the
-    text, for example, if a formula bar repeats the text that is typed into a cell.
+    Returns None if a place is outside all fields, or if several fields contain places. For example,
+    a formula bar repeats the text that is typed into a cell.
     """
     boxes: dict[int, PixelBox] = {}
     for node in range(len(tree)):
@@ -102,7 +102,7 @@ def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     written: set[int] = set()
     for place in places:
         holders = [node for node, box in boxes.items() if is_within(place, box)]
-        # The smallest window counts as the window in front; of equal ones, the first in the tree.
+        # The smallest window is assumed to be in front, and the first one among equal windows.
         windows = [node for node in holders if node in tree.windows]
         front = min(windows, key=lambda node: boxes[node].area, default=None)
         fields_here: set[int] = set()

@@ -1,9 +1,9 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
-The screen may change between a scan and the screenshot. A change contradicts the tree if trees
-contain what changed. Examples are a new label, a menu, a dialog, and a list that was scrolled.
-Trees do not contain the content of text fields, check marks, and the positions of sliders.
-Therefore, changes of these are harmless.
+The screen may change between a scan and the screenshot. A change contradicts the tree if the
+changed content is part of trees, for example a new label, a menu, a dialog, or a scrolled list.
+The content of text fields, check marks, and the positions of sliders are not part of trees, so
+their changes are harmless.
 
 step_targets.py decides whether a tree with contradictions still agrees at the place of the action
 (`partial`).
@@ -23,7 +23,7 @@ from demo_pipeline.observation.trees.hit_test import is_desktop
 from demo_pipeline.observation.trees.scans import Bools
 from demo_pipeline.observation.trees.step_tree import StepTree
 
-# Roles of elements whose content is not in a tree.
+# Roles of elements whose content may change without a contradiction to the tree.
 OWN_CONTENT = frozenset(
     {
         "textfield",
@@ -58,18 +58,18 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
 }
 # All sizes are in video pixels.
 FOCUS_RIM_PX = 8  # width of a focus ring around a field
-LARGE_INPUT_SHARE = 0.05  # share of the screen; a menu fits into a text input that covers more
+LARGE_INPUT_SHARE = 0.05  # of the screen; in a larger text input, a menu may open
 POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
-# A change covers a label if both overlap by at least this share of the smaller height. Neighbouring
-# lines overlap less.
+# Least overlap of a label and a change that covers the label, as a share of the smaller height.
+# Neighbouring lines overlap less.
 COVERED_SHARE = 0.5
-# A change that covers a label overlaps with it by at least this width; neighbours overlap less.
+# Least width of the overlap of a label and a change that covers the label. Neighbours overlap less.
 COVERED_PX = 6
 NEAR_PX = 24  # a change within this distance of a press may be at the pressed element
 
 
 class Agreement(StrEnum):
-    """Whether the tree of a step agrees with its screenshot: the column `tree_agreement`."""
+    """Whether the tree of a step agrees with its screenshot, as in the column `tree_agreement`."""
 
     AGREES = "agrees"
     PARTIAL = "partial"  # the tree agrees only in part, see `step_targets.agreement_at`
@@ -84,9 +84,9 @@ class Contradiction:
     Attributes:
         place: left, top, width, height in video pixels.
         is_popup: whether the place is so large that a menu or a dialog may have opened there.
-        is_news: whether the tree already shows the new content of the place, because the screen
-            changed at the place while the scan ran, and the tree differs there from the previous
-            tree. Such a tree may still lack the element that was pressed.
+        is_news: whether the tree already has the new content of the place. This is so if the screen
+            changed there while the scan ran, and the tree differs there from the previous tree.
+            Such a tree may still lack the element that was pressed.
     """
 
     place: ChangedBox
@@ -101,7 +101,7 @@ class Contradiction:
 
 
 def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
-    """Returns role, name and box of each visible element that overlaps with a place."""
+    """Returns the role, name and box of each visible element that overlaps a place."""
     boxes = _video_boxes(tree)
     width, height = _shared_sizes(boxes, [place])
     touched = ((width > 0) & (height > 0)).any(axis=0)
@@ -115,13 +115,13 @@ def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class _TreeBoxes:
-    """The boxes of a tree's visible elements, grouped by the meaning of a change inside of them.
+    """The boxes of a tree's visible elements, grouped by the meaning of a change inside them.
 
     All boxes are in video pixels.
 
     Attributes:
-        own: elements whose content is not in the tree, except the large text inputs.
-        large_inputs: text inputs into which a menu fits.
+        own: elements whose content is not in the tree, except large text inputs.
+        large_inputs: text inputs in which a menu may open.
         named: elements whose name is visible on the screen.
         windows: windows and dialogs.
     """
@@ -162,17 +162,17 @@ def contradictions_of(
     since: SinceScanEvidence | None,
     previous: Callable[[], StepTree | None],
 ) -> Sequence[Contradiction] | None:
-    """Returns the places where the screenshot contradicts a tree; None: they were not compared.
+    """Returns the places where the screenshot contradicts a tree; None if they were not compared.
 
     The screen may change while a scan runs. If the screen differed from the screenshot only at the
-    beginning or only at the end of the scan, it is unknown whether the scan read each place before
-    or after the change. The scan read a place after the change if the tree differs at this place
-    from the tree of the previous scan.
+    start or only at the end of the scan, the scan may have read each place before or after the
+    change. If the tree differs at a place from the previous tree, the scan read the place after the
+    change.
 
     Args:
-        tree: of the step.
-        since: the changes from the scan of the tree to the screenshot; None: not compared.
-        previous: reads the tree of the previous scan; None: there is no usable previous scan.
+        tree: the tree of the step.
+        since: the changes from the scan to the screenshot; None if they were not compared.
+        previous: reads the tree of the previous scan, or returns None if that scan is not usable.
     """
     if not tree.has_visible_element or since is None or since.began is None:
         return None
@@ -196,7 +196,7 @@ def contradictions_of(
 
 
 def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
-    """Returns the share (0 to 1) of the named elements of a tree that overlap with contradictions.
+    """Returns the share, from 0 to 1, of a tree's named elements that overlap contradictions.
 
     The share is 1 if the tree has no named elements.
     """
@@ -238,9 +238,10 @@ def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
 
 
 def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
-    """Returns (regions,) whether each region covers the name of an element of `named`.
+    """Returns whether each region covers the name of an element, as an array (regions,).
 
-    A region that only touches the box of an element does not cover its name.
+    `named` are the boxes of the named elements. A region that only touches such a box does not
+    cover the name.
     """
     width, height = _shared_sizes(named, regions)
     heights = np.array(regions, float).reshape(-1, 4)[:, 3]
@@ -250,15 +251,15 @@ def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
 
 
 def _video_boxes(tree: StepTree) -> Boxes:
-    """Returns (nodes, 4) x, y, width, height in video pixels; zeros without a usable box."""
+    """Returns the boxes (nodes, 4) in video pixels, with zeros for nodes without a usable box."""
     boxes: Boxes = np.nan_to_num(tree.canvas.boxes_to_video(tree.boxes))
     return boxes
 
 
 def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
-    """Returns (places, boxes) width and height of the overlap of each place with each box.
+    """Returns the width and the height of the overlap of each place with each box.
 
-    A place and a box overlap only if both numbers are positive.
+    Both arrays are (places, boxes). A place and a box overlap only if both numbers are positive.
     """
     corners = np.array(places, float).reshape(-1, 1, 4)
     first = np.maximum(boxes[:, :2], corners[..., :2])
@@ -268,7 +269,7 @@ def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Bo
 
 
 def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
-    """Returns (places,) whether each place is inside a box that is widened by `FOCUS_RIM_PX`."""
+    """Returns whether each place is inside a box or its focus ring, as an array (places,)."""
     x, y, width, height = np.array(places, float).reshape(-1, 4).T[..., None]
     left, top, across, down = boxes.T
     within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + across + FOCUS_RIM_PX)
@@ -278,9 +279,9 @@ def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
 
 
 def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """Returns the first lines of text below each other that together are large enough for a menu.
+    """Returns the first lines of text below each other that together are as large as a menu.
 
-    Empty: there are no such lines.
+    Returns an empty sequence if there are no such lines.
     """
     stack: list[ChangedBox] = []
     for region in sorted(regions, key=lambda region: region[1]):

@@ -1,7 +1,7 @@
-"""The `ui_trees` stage: writes the current UI tree and the target of each action, and checks them.
+"""Writes the current UI tree and the target of each action, and checks them (stage `ui_trees`).
 
-The output has a file NNN.json with the tree of each action, where NNN is the `action_index`, and
-trees.parquet with a row for each action.
+The output consists of trees.parquet, with a row for each action, and of a file NNN.json with the
+tree of each action. NNN is the `action_index`.
 """
 
 import logging
@@ -143,17 +143,17 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     out: Path,
     shots: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Writes NNN.json for each action and trees.parquet, all without typed passwords.
+    """Writes trees.parquet, and NNN.json for each action, without typed passwords.
 
     Args:
-        log: input_log.jsonl.
-        platform: of meta.json.
+        log: path of input_log.jsonl.
+        platform: the platform in meta.json.
         events_folder: output of the `events` stage.
         actions_folder: output of the `actions` stage.
-        evidence: from the video.
+        evidence: evidence from the video.
         out: the folder to write to.
-        shots: the screenshot of each action. Without them, focus rings and lit choices are not
-            searched.
+        shots: the screenshot of each action. Without screenshots, no focus rings and highlighted
+            choices are found.
 
     Returns:
         The summary of the stage.
@@ -196,7 +196,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 class _TreeWriter:
-    """Writes the trees of actions; consecutive actions with the same tree share a linked file."""
+    """Writes the trees of actions. Successive actions with the same tree share a hard link."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -214,7 +214,7 @@ class _TreeWriter:
 
 
 def _is_private(scan: LoggedScan, evidence: Evidence) -> bool:
-    """Returns whether, while a scan ran, the screen was dark or locked and keys were pressed."""
+    """Returns whether a scan ran while keys were pressed on a dark or locked screen."""
     began = evidence.clock.video_time(scan.begin_ms)
     ended = evidence.clock.video_time(scan.end_ms)
     return any(start < ended and began < end for start, end in evidence.private_s)
@@ -232,7 +232,7 @@ def _is_secret(action: Action, tree: StepTree, target: Element | None, evidence:
 def _window_title(
     targets: StepTargets, number: int, action: Action, tree: StepTree, target: Element | None
 ) -> str | None:
-    """Returns the title of the window that an action was in; None: it is uncertain."""
+    """Returns the title of the window in which an action took place; None if it is uncertain."""
     if action.action_type == "pause":
         return None
     window = targets.window(action, tree, target)
@@ -242,7 +242,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns about the element over which the pointer rested; null: no element."""
+    """Returns the columns of the element over which the pointer rested; null if there is none."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}
@@ -330,9 +330,10 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns the column `freshness`: the freshness of the scan, unless the tree overrules it.
+    """Returns the value of the column `freshness`.
 
-    An unusable tree gives `unreadable`, and a sparse tree gives `sparse`.
+    It is `unreadable` for an unusable tree, `sparse` for a sparse tree, and else the freshness of
+    the scan.
     """
     if current.scan is None:
         return current.freshness
@@ -378,13 +379,13 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
 
 
-MAX_UNKNOWN_SHARE = 0.01  # at most this share of the nodes may have a role that is in no table
-# At most this many problems are reported; a log may have thousands of bad scans.
+MAX_UNKNOWN_SHARE = 0.01  # largest accepted share of nodes with a role that roles.json lacks
+# Largest number of reported problems. A log may have thousands of bad scans.
 MAX_NAMED_SCANS = 20
-# At least this share of the recorder's hit tests has to agree with ours; recorders are sometimes
+# Least accepted share of the recorder's hit tests that agree with ours. Recorders are sometimes
 # wrong.
 MIN_CURSOR_SHARE = 0.5
-MIN_CURSOR_SCANS = 4  # hit tests are compared if at least this many scans have one of the recorder
+MIN_CURSOR_SCANS = 4  # least number of scans with a hit test of the recorder for a comparison
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -421,11 +422,11 @@ def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[T
 
 
 def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
-    """Yields the problems of a tree file, and of the targets and node counts in its rows.
+    """Yields the problems of a tree file, and of the rows of trees.parquet that refer to it.
 
     Args:
         path: the file.
-        rows: rows of all actions with this tree.
+        rows: the rows of all actions with this tree.
     """
     try:
         nodes, problems = check_tree_bytes(read_bytes(path, path.name), path.name)
@@ -479,7 +480,7 @@ def check_scans_usable(folder: Path) -> list[Problem]:
 
 
 def check_known_roles(folder: Path) -> list[Problem]:
-    """Checks that at most `MAX_UNKNOWN_SHARE` of the nodes have a role that is in no table."""
+    """Checks that at most `MAX_UNKNOWN_SHARE` of the nodes have a role that roles.json lacks."""
     rows = read_tree_rows(folder)
     nodes = sum(row["nodes"] for row in rows)
     unknown = sum(row["unknown_roles"] for row in rows)
@@ -493,7 +494,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 def check_cursor(folder: Path) -> list[Problem]:
     """Checks that our hit tests agree with the recorder's own hit tests (`queries.cursor`).
 
-    They have to agree in at least `MIN_CURSOR_SHARE` of the scans.
+    They must agree in at least `MIN_CURSOR_SHARE` of the scans.
     """
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}

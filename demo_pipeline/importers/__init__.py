@@ -1,1 +1,1 @@
-"""Imports recordings of other tools as uploads or trajectories; each tool has a module."""
+"""Imports recordings of other tools as uploads or trajectories, with one module per tool."""

@@ -3,8 +3,8 @@
 A recording is a folder with these files:
 
 - `events.jsonl`: events of Python's pynput; times are seconds of a monotonic clock,
-- `metadata.json`: the only time of day is `start_time`, to the second and without a zone; it is
-  taken as UTC,
+- `metadata.json`: contains the only time of day, `start_time`, to the second and without a zone;
+  the importer takes this time as UTC,
 - the video of OBS,
 - `a11y.jsonl`: the trees of Windows' UI Automation,
 - `element.jsonl`: the element under the pointer at each press.
@@ -51,7 +51,7 @@ _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as a recording if it contains the events and their metadata."""
+    """Returns the folder as one recording if it contains events and metadata, else no recording."""
     if not {_EVENTS, _METADATA} <= set(names):
         return []
     others = [name for name in (_TREES, _ELEMENTS, _TASK) if name in names]
@@ -70,9 +70,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 class _RecordingClock:
     """Converts the source's monotonic seconds to epoch milliseconds without the pauses.
 
-    Pauses are not in the video. AgentNet's own tools take `video_start_timestamp` as the start of
-    the video. If this value is missing, the start is the time at which OBS reported that it
-    started, or else the time of the first event.
+    The video does not contain the pauses. AgentNet's own tools take `video_start_timestamp` as the
+    start of the video. If this value is missing, the time at which OBS reported its start is used,
+    and if this time is missing too, the time of the first event.
 
     Attributes:
         began: start of the recording.
@@ -89,20 +89,20 @@ class _RecordingClock:
         first_start = next(iter(starts), None)
         self._origin = number(metadata.get("video_start_timestamp")) or number(first_start)
         self._paused_at: float | None = None
-        self._paused = 0.0  # seconds of all pauses so far
+        self._paused = 0.0  # total duration of all pauses so far, seconds
 
     def epoch_ms(self, seconds: float) -> float:
-        """Returns the epoch milliseconds of a time of the source."""
+        """Converts a time of the source, in seconds, to epoch milliseconds."""
         if self._origin is None:
             self._origin = seconds
         return self.began.timestamp() * 1000 + (seconds - self._origin - self._paused) * 1000
 
     def pause(self, seconds: float) -> None:
-        """Notes that the recording was paused at this time of the source."""
+        """Starts a pause of the recording at this time of the source."""
         self._paused_at = seconds
 
     def resume(self, seconds: float) -> None:
-        """Notes that the recording was resumed at this time of the source."""
+        """Ends a pause of the recording at this time of the source."""
         if self._paused_at is not None:
             self._paused += max(seconds - self._paused_at, 0.0)
         self._paused_at = None
@@ -154,7 +154,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 def _lines(
     event: dict[str, Any], keys: DeadKeys, clock: _RecordingClock, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yields the lines for an event; events without a line are counted in `left_out`."""
+    """Yields the lines of input_log.jsonl for an event; counts ignored events in `left_out`."""
     seconds = number(event.get("time_stamp"))
     action = plain_text(event.get("action"))
     if seconds is None:
@@ -174,13 +174,16 @@ def _lines(
     yield from pointer_lines(action, event, time, keys.platform, left_out)
 
 
-# AgentNet logs the name of a key, and the text that pynput prints for the key: `'a'` for a
-# character, `<101>` for a code, and for a dead key its accent in square brackets.
+# AgentNet logs the name of a key, and pynput's printed form of the key: `'a'` for a character,
+# `<101>` for a code, and the accent in square brackets for a dead key.
 _CODE = re.compile(r"<(\d{1,9})>")
 
 
 def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any]:
-    """Returns the data of a key; events of DuckTrack have only the key's name or character."""
+    """Returns the data of a log line for a key event.
+
+    Events of DuckTrack have only the key's name or character.
+    """
     name = event.get("name")
     label = event.get("pynput_key")
     printed = label if isinstance(label, str) else ""
@@ -202,7 +205,13 @@ def _key(event: dict[str, Any], keys: DeadKeys, is_press: bool) -> dict[str, Any
 def _note_presses(
     events: Iterable[dict[str, Any]], clock: _RecordingClock, presses: dict[float, float]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the events, and fills `presses`: seconds of a press → its epoch milliseconds."""
+    """Yields the events unchanged, and adds the times of mouse presses to `presses`.
+
+    Args:
+        events: all events in order.
+        clock: converts the times.
+        presses: time of a press in seconds of the source → the same time in epoch milliseconds.
+    """
     for event in events:
         seconds = number(event.get("time_stamp"))
         is_press = event.get("action") == "click" and event.get("pressed") is True

@@ -1,7 +1,7 @@
-"""Converts the accessibility trees of AgentNet Tool to scans of the log.
+"""Converts the accessibility trees of AgentNet Tool to lines of input_log.jsonl, called scans.
 
-`a11y.jsonl` has trees of windows, and `element.jsonl` the element under the pointer at each press,
-both in the form of Windows' UI Automation.
+`a11y.jsonl` contains trees of windows. `element.jsonl` contains the element under the pointer at
+each press. Both files have the structure of Windows' UI Automation.
 """
 
 import heapq
@@ -15,11 +15,11 @@ from demo_pipeline.importers.source_recording import SourceLine
 from demo_pipeline.importers.source_values import as_list, number, numbers, plain_text
 
 _SIDES = ("left", "top", "right", "bottom")
-_MOST_LEVELS = 400  # depth of a tree; deeper nodes are left out. Recorded trees have 30 levels
+_MOST_LEVELS = 400  # maximum depth; deeper nodes are left out. Recorded trees have 30 levels
 _TREE = "axtree"  # key of the tree in a line of a11y.jsonl
 _ELEMENT = "a11y_tree"  # key of the element in a line of element.jsonl
-# One listener of the tool logs a press, another one the element under the pointer. Their times for
-# the same press differ by at most this; the tool itself accepts 0.3 s.
+# Maximum difference between the logged times of a press and of the element under the pointer, which
+# two different listeners of the tool log. The tool itself accepts 0.3 s.
 _SAME_PRESS_S = 0.1
 
 
@@ -30,18 +30,18 @@ def tree_scans(
     presses: Mapping[float, float],
     left_out: Counter[str],
 ) -> Iterator[SourceLine]:
-    """Yields a scan for each tree of a window, and for elements under the pointer at presses.
+    """Yields a scan for each tree of a window, and for some of the elements at presses.
 
-    Each scan replaces the scan before it. Therefore an element becomes a scan only if the last tree
-    does not contain the element. Such a scan has the time of the press, because the tool asks for
-    the element at the press. How long a scan took is not recorded.
+    A later scan replaces all earlier ones. Therefore an element becomes a scan only if the last
+    tree does not contain the element. The scan of an element has the time of the press, because the
+    tool asks for the element at the press. The duration of scans is not recorded.
 
     Args:
         trees: the lines of a11y.jsonl.
         elements: the lines of element.jsonl.
         epoch_ms: converts seconds of the source to epoch milliseconds.
-        presses: seconds of a press → its epoch milliseconds.
-        left_out: counts elements without a scan.
+        presses: time of a press in seconds of the source → the same time in epoch milliseconds.
+        left_out: counts elements that have another structure or belong to no press.
     """
     seconds_of_presses = sorted(presses)
     newest: set[tuple[Any, ...]] = set()
@@ -91,7 +91,7 @@ def _identities(node: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
-    """Returns the time of the press that is nearest to `seconds`; None: no press is near."""
+    """Returns the time of the press nearest to `seconds`; None if no press is near enough."""
     at = bisect_left(ascending, seconds)
     near = ascending[max(0, at - 1) : at + 1]
     nearest = min(near, key=lambda press: abs(press - seconds), default=None)
@@ -101,14 +101,14 @@ def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
 
 
 def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
-    """Converts a node and the nodes below it to the form of the log.
+    """Converts a node and all nodes below it to the structure of input_log.jsonl.
 
     Args:
-        value: the node in the form of UI Automation.
-        levels: how many levels of nodes are converted; deeper nodes are left out.
+        value: the node in the structure of UI Automation.
+        levels: maximum number of levels of nodes; deeper nodes are left out.
 
     Returns:
-        The node; None if it has no role, or `levels` is 0.
+        The converted node; None if the node has no role, or `levels` is 0.
     """
     role = plain_text(value.get("ControlType"))
     box = value.get("BoundingRectangle")

@@ -1,9 +1,9 @@
 """Imports recordings of crowd-cast (p(doom)): `input_*.msgpack` files with a video for each.
 
-A session consists of segments of five minutes, which are joined. The log is MessagePack: an event
-is an array whose fields are known by their index. The recorder logs no positions of the pointer on
-any system: presses have no x and y, and movements are relative. So keys, wheel and video are
-carried over, and clicks become hidden actions without a position.
+A session consists of segments of five minutes, which the importer joins. The log is MessagePack; an
+event is an array whose fields are identified by their index. The recorder never logs positions of
+the pointer: presses have no x and y, and movements are relative. Therefore only keys, wheel and
+video are imported as they are, and clicks become hidden actions without a position.
 """
 
 import re
@@ -31,9 +31,9 @@ from demo_pipeline.importers.video_remux import video_shape
 
 _LOG = re.compile(r"input_(?P<session>.+)_seg(?P<number>\d{4,})(?:_partial_\d+)?\.msgpack")
 _VIDEOS = (".mp4", ".mkv")
-# Folders of the videos, relative to the log: on the recorder's disk, and in its upload bucket.
+# Folders of the videos relative to the log: on the recorder's disk, and in its upload bucket.
 _VIDEO_FOLDERS = (".", "../recordings")
-# Indices in the array of a segment's metadata.
+# Indexes in the array of a segment's metadata.
 _PLATFORM_INDEX = 12
 _TIME_INDEX = 9
 _EVENTS = {
@@ -51,7 +51,7 @@ _BETWEEN_S = 0.05
 
 @dataclass
 class _Segments:
-    """Consecutive segments of a session whose videos have the same size (None: no video)."""
+    """Consecutive segments of a session with equal video size; `size` is None without videos."""
 
     session: str
     size: tuple[int, int] | None
@@ -61,9 +61,9 @@ class _Segments:
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the sessions in a folder; a session is divided where the size of its video changes.
+    """Returns the recordings in a folder: one per session, or several if the video size changes.
 
-    Consecutive segments without a video are a recording of their own.
+    Consecutive segments without a video form a separate recording.
     """
     groups = list[_Segments]()
     for name in sorted(names):
@@ -89,7 +89,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _video_of(folder: Path, segment: str) -> Path | None:
-    """Returns the video of a segment; None: it has no video."""
+    """Returns the video of a segment; None if the segment has no video."""
     for start, end, place in product(("recording_", ""), _VIDEOS, _VIDEO_FOLDERS):
         path = folder / place / f"{start}{segment}{end}"
         if path.is_file():
@@ -98,7 +98,7 @@ def _video_of(folder: Path, segment: str) -> Path | None:
 
 
 def _size(video: Path) -> tuple[int, int] | None:
-    """Returns width and height of a video; None: it cannot be read."""
+    """Returns width and height of a video; None if the video cannot be read."""
     try:
         return video_shape(video)[:2]
     except UnreadableSourceError:
@@ -142,7 +142,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _events(log: Path) -> list[_Event]:
-    """Returns the events of a segment."""
+    """Returns the events in the log of a segment."""
     try:
         events = msgspec.msgpack.decode(log.read_bytes(), type=list[tuple[float, tuple[str, Any]]])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -159,7 +159,7 @@ def _metadata(events: Sequence[_Event], index: int) -> str:
 
 
 def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
-    """Returns the start of a segment, to the second, with time zone."""
+    """Returns the start of a segment, with time zone; the source has no fractions of seconds."""
     with suppress(ValueError):
         began = datetime.fromisoformat(_metadata(events, _TIME_INDEX))
         if began.tzinfo is not None:
@@ -170,7 +170,7 @@ def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
 def _lines(
     kind: str, data: list[Any], time: float, platform: str, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yields the lines for an event; events without a line are counted in `left_out`."""
+    """Yields the lines of input_log.jsonl for an event; counts ignored events in `left_out`."""
     match kind, data:
         case "KeyPress" | "KeyRelease", [_, str(name), *_]:
             yield SourceLine(_EVENTS[kind], {"key": name}, time)

@@ -1,8 +1,8 @@
 """Imports recordings of cua-driver (trycua/cua): folders with one `turn-NNNNN/` for each call.
 
 In a turn's folder, `action.json` is a call of one of the driver's tools. `before.png` and
-`after.png` show the window that the call is for, not the whole screen. `before_state.json` has the
-window's elements without boxes; therefore the elements are not used.
+`after.png` show only the window in which the call acts. `before_state.json` contains the window's
+elements, but the importer ignores them, because they have no boxes.
 """
 
 import re
@@ -41,11 +41,11 @@ _TURN = re.compile(r"turn-\d{5,}")
 _ACTION = "action.json"
 _BEFORE = "before.png"
 _AFTER = "after.png"
-# The driver's tools → button and number of clicks, unless the call states them.
+# The driver's tools that click → default button, and default number of clicks.
 _CLICKS = {"click": ("left", 1), "right_click": ("right", 1), "double_click": ("left", 2)}
 _KEY_TOOLS = frozenset({"press_key", "hotkey", "type_text", "type_text_chars"})
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-_NOTCHES = 3  # notches of a scroll whose call has no `amount`
+_NOTCHES = 3  # default of `amount` in calls that scroll
 _LOST = (
     "the screen around the window: the driver's screenshots show only the window of the call",
     "trees of windows (before_state.json, after_state.json), which have no boxes",
@@ -54,7 +54,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as a recording if it contains folders of turns."""
+    """Returns the folder as one recording if it contains folders of turns, else no recording."""
     if names and "session.json" not in names and not any(map(_is_sibling, names)):
         return []
     turns = sorted(path for path in folder.iterdir() if _TURN.fullmatch(path.name))
@@ -68,7 +68,10 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Whether a file may lie next to the turns: a file of the driver, or one that people add."""
+    """Returns whether a file next to the turns comes from the driver, or was added for the import.
+
+    Hidden files count, too.
+    """
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 
@@ -114,7 +117,7 @@ def _image(source: SourceFiles, path: Path) -> SourceImage | None:
 
 
 def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
-    """Returns start and end of a call, epoch milliseconds; its `timestamp` is the end."""
+    """Returns start and end of a call in epoch milliseconds; `timestamp` in the log is the end."""
     try:
         end = float(turn.get("timestamp") or "") * 1000
         moment(end, log)
@@ -132,7 +135,8 @@ def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
 def _act(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> SourceAct:
     """Returns the action of a call.
 
-    A call that cannot be read gives an action without a position, which becomes a hidden action.
+    If the call cannot be read, the result is an action without a position, which later becomes a
+    hidden action.
     """
     tool = plain_text(turn.get("tool"))
     values = as_object(turn.get("arguments"))
@@ -184,7 +188,7 @@ def _keys(tool: str, values: Mapping[str, Any]) -> SourceAct | None:
 
 
 def _point(values: Mapping[str, Any], prefix: str = "") -> SourcePoint | None:
-    """Returns the position in the members x and y, whose names begin with `prefix`."""
+    """Returns the position in the members `<prefix>x` and `<prefix>y`; None if one is missing."""
     x = number(values.get(f"{prefix}x"))
     y = number(values.get(f"{prefix}y"))
     if x is None or y is None:

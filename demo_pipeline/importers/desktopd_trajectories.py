@@ -1,9 +1,11 @@
-"""Imports OSWorld-Desktopd trajectories that other programs made, and that have no recording.
+"""Imports OSWorld-Desktopd trajectories that other programs wrote, and that have no recording.
 
-Their files are copied unchanged, except the id in result.json. In the provenance, facts that can
-only come from a recording are empty. This module also writes the provenance of the trajectories
-that trajectory_folder.py makes of recordings of other tools. runs/imported_trajectories.py
-publishes both kinds of trajectories as outputs of the stage `trajectories`.
+The files of these trajectories are copied unchanged, except for the id in result.json. In their
+provenance, facts that can only come from a recording are empty.
+
+This module also writes the provenance of trajectories that trajectory_folder.py builds from
+recordings of other tools. runs/imported_trajectories.py publishes both kinds of trajectories as
+outputs of the stage `trajectories`.
 """
 
 import shutil
@@ -40,7 +42,10 @@ _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as a trajectory if it contains steps and a task or a result."""
+    """Returns the folder as one trajectory if it contains steps, and a task or a result.
+
+    Returns an empty list for other folders.
+    """
     if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
         return []
     logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
@@ -49,9 +54,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Yields the existing files of the format, as paths relative to the folder.
+    """Yields the files of a trajectory that exist, as paths relative to its folder.
 
-    Symbolic links are left out.
+    Symbolic links and files unknown to the format are left out.
     """
     steps = product(step_folders(folder), _STEP_FILES)
     names = (f"steps/{step.name}/{name}" for (_, step), name in steps)
@@ -61,11 +66,11 @@ def files_of(folder: Path) -> Iterator[str]:
 
 
 def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
-    """Copies the files of the format, and writes the demonstration's id into result.json."""
+    """Copies the files of a trajectory, and writes the demonstration's id into result.json."""
     for name in files_of(folder):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / name, out / name)
-    with suppress(JsonFileError):  # the validation of the copy reports an unreadable file
+    with suppress(JsonFileError):  # the later validation of the copy reports an unreadable file
         result = load_json(out / "result.json")
         if isinstance(result, dict):
             dump_json(out / "result.json", result | {"trajectory_id": demonstration})
@@ -78,9 +83,9 @@ def write_origin(
 
     Args:
         out: the trajectory's folder.
-        match: the task of the benchmark.
-        platform: windows, macos or linux; empty: unknown.
-        written: facts of another tool's recording; None: the trajectory was copied.
+        match: the benchmark's task that the trajectory belongs to.
+        platform: windows, macos or linux; empty if unknown.
+        written: facts of another tool's recording; None if the trajectory was copied.
 
     Returns:
         The summary of the output.
@@ -125,7 +130,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
     """Returns the provenance of a step; columns about video and clock are empty."""
     step = trajectory.steps[number]
     task = trajectory.task
-    # `decode_tree` also returns None for valid trees in an unusual form.
+    # `decode_tree` returns None for invalid trees, and for valid trees in an unusual form.
     tree = decode_tree(step.ui_tree.read_bytes())
     nodes = tree.nodes if tree else {}
     time = _time(tree.timestamp if tree else "")
@@ -139,7 +144,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "action_type": str(step.action.action_type),
         "press_ms": milliseconds,
         "end_ms": milliseconds,
-        "end_filmed": True,  # the final screenshot shows the end
+        "end_filmed": True,  # the final screenshot shows the end of the last action
         "reason_code": IMPORTED,
         "leak": False,
         "unavoidable": False,
@@ -170,7 +175,10 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
 
 
 def _time(text: str) -> datetime:
-    """Parses the time of a tree, the only time in the format; 1970 if it cannot be read."""
+    """Parses the time of a UI tree; the result is in 1970 if the text is no time.
+
+    The format of trajectories contains no other times.
+    """
     try:
         time = datetime.fromisoformat(text)
         if time.tzinfo is None:

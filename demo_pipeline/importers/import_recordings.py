@@ -1,6 +1,6 @@
-"""Finds recordings of other tools below given paths, and imports one of them as an upload.
+"""Finds recordings of other tools below given paths, and imports a recording as an upload.
 
-To add a tool, add its importer to `IMPORTERS`.
+To support another tool, add its importer to `IMPORTERS`.
 """
 
 import os
@@ -53,10 +53,11 @@ class ImportOutcome:
     """The result of the import of a recording.
 
     Attributes:
-        place: the source, as messages name it.
+        place: the file or folder of the recording, for messages.
         state: how the import ended.
-        id: the demonstration's id; empty: the recording was not imported.
-        sentences: why it was not imported, or what could not be read and which facts are missing.
+        id: the demonstration's id; empty if the recording was not imported.
+        sentences: why the recording was not imported; or, after an import, which parts could not be
+            read and which facts are missing.
     """
 
     place: Path
@@ -66,7 +67,7 @@ class ImportOutcome:
 
 
 def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yields the recordings below the given folders, and the recordings with the given files.
+    """Yields the recordings below the given folders, and those that the given files belong to.
 
     A recording that is found twice is yielded once.
 
@@ -93,7 +94,10 @@ def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFil
 
 
 def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yields the recordings in a folder and the folders below it, except hidden folders."""
+    """Yields the recordings in a folder and in all folders below it.
+
+    Hidden folders, and folders named `steps`, are skipped.
+    """
     for folder, below, names in os.walk(top):
         below[:] = sorted(name for name in below if name[0] != "." and name != "steps")
         for importer in IMPORTERS:
@@ -102,7 +106,7 @@ def _in_folder(top: Path) -> Iterator[tuple[Importer, SourceFiles]]:
 
 
 def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yields the recordings that a file is part of."""
+    """Yields the recordings that a file belongs to."""
     names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
     for importer in IMPORTERS:
         for source in importer.find(path.parent, names):
@@ -115,10 +119,10 @@ def import_recording(
 ) -> ImportOutcome:
     """Writes a recording as an upload folder, unless the same upload exists already.
 
-    If the recording cannot be read, nothing is written, and the outcome says why.
+    If the recording cannot be read, nothing is written, and the outcome contains the reason.
 
     Raises:
-        OSError: the upload folder cannot be written; other imports would fail too.
+        OSError: the upload folder cannot be written, so that other imports would fail, too.
     """
     place = source.place
     if importer.read is None:
@@ -147,7 +151,7 @@ def import_recording(
 
 
 def read_failure(error: OSError, source: SourceFiles) -> str:
-    """Returns a sentence for an error of reading a file of the source; raises any other error."""
+    """Returns a sentence about an error while a file of `source` was read; re-raises others."""
     if error.filename is None or Path(str(error.filename)) not in source.files:
         raise error
     return f"{error.filename}: {system_trouble(error) or 'it cannot be read'}"

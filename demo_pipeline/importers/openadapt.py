@@ -1,8 +1,8 @@
 """Imports recordings of OpenAdapt Capture (openadapt-capture 1.x): folders with `recording.db`.
 
-The SQLite database has the tables `recording` and `action_event`, with times in epoch seconds. The
-video is next to the database. Positions are screen points, or pixels of the video if a window or
-several displays were captured.
+The SQLite database contains the tables `recording` and `action_event`, with times in epoch seconds.
+The video is next to the database. Positions are screen points. If a window or several displays were
+captured, positions are pixels of the video.
 """
 
 import sqlite3
@@ -50,7 +50,7 @@ _Row = dict[str, Any]
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as a recording if it contains the database."""
+    """Returns the folder as one recording if it contains the database, else no recording."""
     if _DATABASE not in names:
         return []
     videos = sorted(name for name in names if name.startswith(_VIDEO) and name.endswith(".mp4"))
@@ -103,9 +103,12 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _tables(database: Path) -> dict[str, list[_Row]]:
-    """Returns the rows of the two tables; their columns depend on the recorder's version.
+    """Returns table name → rows, for the tables `recording` and `action_event`.
 
-    Raises `UnreadableSourceError` for a damaged database.
+    The columns of the tables depend on the recorder's version.
+
+    Raises:
+        UnreadableSourceError: the database is damaged.
     """
     try:
         uri = f"file:{quote(str(database.resolve()))}?mode=ro"
@@ -125,7 +128,7 @@ def _tables(database: Path) -> dict[str, list[_Row]]:
 
 
 def _lines(row: _Row, keys: "_Keys", left_out: Counter[str]) -> Iterator[SourceLine]:
-    """Yields the lines for an action; actions without a line are counted in `left_out`."""
+    """Yields the lines of input_log.jsonl for an action; counts ignored actions in `left_out`."""
     seconds = number(row.get("timestamp"))
     kind = plain_text(row.get("name"))
     if seconds is None or row.get("disabled"):
@@ -145,8 +148,8 @@ def _words(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-# The recorder's key names that pynput does not have = names in the log. On macOS the recorder uses
-# its own table of names, on Linux the names of X11's keysyms. Versions up to 1.0.1 used pynput.
+# Key names of the recorder that pynput lacks = names in input_log.jsonl. On macOS the recorder has
+# its own table of names; on Linux it logs names of X11's keysyms. Versions up to 1.0.1 used pynput.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
@@ -162,19 +165,19 @@ _X11_NAMES = _words("""
     XF86AudioLowerVolume=VolumeDown XF86AudioRaiseVolume=VolumeUp XF86AudioPlay=PlayPause
     XF86AudioNext=NextTrack XF86AudioPrev=PreviousTrack
 """)
-# On Linux the recorder logs KP_Enter and KP_Tab as these characters, not by their names.
+# On Linux the recorder logs the keys KP_Enter and KP_Tab as characters instead of names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
-_DEAD_NAME = "dead_"  # start of the names of X11's dead keys
-# Highest key code of a key that types a character on macOS, except the keys of the keypad.
+_DEAD_NAME = "dead_"  # the names of X11's dead keys begin with this
+# On macOS, keys that type a character have at most this key code, except for the keypad.
 _LAST_MAC_CHARACTER = 50
 _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character
 
 
 class _Keys:
-    """Reads the presses and releases of keys in order.
+    """Converts the presses and releases of keys to data of log lines; call it in order of time.
 
-    The character of a key is missing in three cases: the key is dead; the key follows a dead key
-    (on Windows since version 1.0.2); Ctrl, Alt or Command is held.
+    The recorder logs no character for a key in three cases: the key is dead; the key follows a dead
+    key (on Windows since version 1.0.2); Ctrl, Alt or Command is held.
     """
 
     def __init__(self, events: Sequence[_Row], platform: str) -> None:
@@ -214,7 +217,7 @@ class _Keys:
         return self._dead_keys.released(self._data(row))
 
     def _data(self, row: _Row) -> dict[str, Any]:
-        """Returns the data of a key, from its name, else its character, else its code."""
+        """Returns the data of a key from its name, or else from its character or its code."""
         name = plain_text(row.get("key_name"))
         char = row.get("key_char")
         code = _code(row)
@@ -223,17 +226,17 @@ class _Keys:
             named = _MAC_NAMES.get(name)
         elif self.platform == "linux":
             named = _X11_NAMES.get(name) if name else _X11_CHARACTERS.get(char or "")
-            if len(name) == 1 and not char:  # a failed composition with a dead key
+            if len(name) == 1 and not char:  # a dead key could not be combined with this key
                 named = UNNAMED_SOURCE_KEY
         if named is not None:
             return {"key": named}
-        if char and len(char) > 1 and not name:  # an accent and a letter that cannot be joined
+        if char and len(char) > 1 and not name:  # an accent, and a letter that cannot carry it
             return {"key": UNNAMED_SOURCE_KEY, "actual_char": char}
         return pynput_key(name or char, self.platform, code=code)
 
 
 def _code(row: _Row) -> int | None:
-    """Returns the code of a key; None: not recorded."""
+    """Returns the code of a key; None if no code was recorded."""
     code = plain_text(row.get("key_vk") or row.get("canonical_key_vk"))
     if not code.isdecimal():
         return None

@@ -2,9 +2,9 @@
 
 The runner (`lib_run_single.py`) writes a line for each action, either as code that calls pyautogui
 or as an action of its action space `computer_13`. The screenshot of a line was taken after the
-line's action. Therefore the previous line has the screenshot before an action. For the first
-action, it is the first frame of `recording.mp4`, because the video begins before this action. The
-name of the folder is the id of the task; the task's instruction may be missing.
+line's action. Therefore the screenshot before an action is in the previous line. The screenshot
+before the first action is the first frame of `recording.mp4`, because the video begins before this
+action. The name of the folder is the id of the task. The task's instruction may be missing.
 """
 
 import re
@@ -42,8 +42,8 @@ _RESULT = "result.txt"
 _VIDEO = "recording.mp4"
 _FIRST_SCREENSHOT = re.compile(r"(step_0(_.*)?|initial_state)\.png")
 _OBSERVATIONS = ("screenshot", "a11y_tree", "screenshot_a11y_tree", "som")
-_TIME = re.compile(r"(\d{8}@\d{6})(\d{0,6})")  # date and time to the second, and microseconds
-_WAIT_S = 1.0  # assumed duration of the action WAIT, because the log does not have it
+_TIME = re.compile(r"(\d{8}@\d{6})(\d{0,6})")  # date and time in whole seconds, then microseconds
+_WAIT_S = 1.0  # assumed duration of the action WAIT, seconds; the log does not contain a duration
 _LOST = (
     "the time zone of action_timestamp, which is taken as UTC",
     "the video except its first frame; runtime.log; rewards and infos of the lines",
@@ -52,7 +52,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as a recording if it contains the log of a run."""
+    """Returns the folder as one recording if it contains the log of a run, else no recording."""
     if _LOG not in names:
         return []
     images = [name for name in sorted(names) if name.endswith(".png")]
@@ -84,7 +84,8 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             continue
         after = _image(source, line)
         if after is not None and before == after:
-            # After two actions within the same second, the second screenshot replaced the first.
+            # Two actions in the same second have the same screenshot file, which shows the screen
+            # after the second action.
             before = None
             trajectory.left_out["screenshots that were replaced within the same second"] += 1
         acts = actions.read(line["action"])
@@ -104,9 +105,10 @@ def _read(source: SourceFiles) -> SourceTrajectory:
 
 
 def _model_and_domain(folder: Path) -> tuple[str, str]:
-    """Returns the names of the model and the domain: the runner's path has both.
+    """Returns the names of the model and the domain, from the path of a task's folder.
 
-    The path is …/OBSERVATION/MODEL/DOMAIN/TASK. In any other folder both are unknown.
+    The runner's path is …/OBSERVATION/MODEL/DOMAIN/TASK. For any other path, the model is `unknown`
+    and the domain is empty.
     """
     observation, model, domain = ([""] * 3 + list(folder.parts[:-1]))[-3:]
     if observation in _OBSERVATIONS:
@@ -115,7 +117,10 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 
 
 def _result(path: Path) -> tuple[str, str]:
-    """Returns status and `status_source` of a score in result.txt; both empty without a score."""
+    """Returns the status and the `status_source` that follow from the score in result.txt.
+
+    Both are empty if there is no score.
+    """
     try:
         score = float(path.read_text(encoding="utf-8").strip())
     except (OSError, ValueError):
@@ -126,9 +131,9 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """Returns the screenshot before the first action; without one, the video's first frame.
+    """Returns the screenshot before the first action, or else the first frame of the video.
 
-    None: there is no video either.
+    Returns None if there is no video.
     """
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
@@ -147,7 +152,10 @@ def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
-    """Returns the epoch milliseconds of a line, or of the last step if the line has no time."""
+    """Returns the time of a line in epoch milliseconds.
+
+    If the line has no time, the time of the last step in `before` is returned.
+    """
     match = _TIME.fullmatch(plain_text(line.get("action_timestamp")))
     second = zoneless_time(match[1], "%Y%m%d@%H%M%S") if match else None
     if match is None or second is None:
@@ -156,16 +164,16 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
 
 
 class _ActionReader:
-    """Reads the actions of a run in order; actions without a step are counted in `left_out`."""
+    """Reads the actions of a run in order; counts actions that become no step in `left_out`."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out
         self._code = CodeReader()
 
     def read(self, action: Any) -> list[SourceAct]:
-        """Returns the actions of a line; an empty list if nothing happens on the screen."""
+        """Returns the actions of a line; an empty list if the line does nothing on the screen."""
         if isinstance(action, dict) and isinstance(action.get("command"), str):
-            action = action["command"]  # the agent for Claude logs its code next to the tool call
+            action = action["command"]  # the agent for Claude logs a tool call with its code
         elif isinstance(action, dict) and action.get("action_type") in _ENDS:
             action = action["action_type"]
         if isinstance(action, dict):
@@ -186,12 +194,12 @@ class _ActionReader:
         return acts
 
     def _unknown(self) -> list[SourceAct]:
-        """Returns an action without a position, which becomes a hidden action."""
+        """Returns an action without a position for unreadable code; it becomes a hidden action."""
         self._left_out["actions that cannot be read: they are hidden actions"] += 1
         return [SourceAct(kind=ActionType.CLICK)]
 
     def _read_computer_13(self, action: Mapping[str, Any]) -> list[SourceAct]:
-        """Reads an action of `computer_13`; most actions are read as calls of pyautogui."""
+        """Reads an action of `computer_13`; converts most actions to calls of pyautogui first."""
         kind = plain_text(action.get("action_type")).upper()
         given = action.get("parameters")
         values: dict[str, Any] = given if isinstance(given, dict) else dict(action)
@@ -220,8 +228,9 @@ class _ActionReader:
 
 
 _ENDS = frozenset({"DONE", "FAIL"})
-# Action of computer_13 → name of pyautogui's function, and names of the arguments. If both have
-# different names for an argument, the text is computer_13's name=pyautogui's name.
+# Action of computer_13 → name of the function in pyautogui, and names of the arguments. Where the
+# names of an argument differ, `num_clicks=clicks` means `num_clicks` in computer_13 and `clicks` in
+# pyautogui.
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "MOVE_TO": ("moveTo", "x", "y"),
     "CLICK": ("click", "x", "y", "button", "num_clicks=clicks"),

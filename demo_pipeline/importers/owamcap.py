@@ -1,11 +1,11 @@
 """Imports OWAMcap recordings: an `.mcap` log and a Matroska video of `ocap` (open-world-agents).
 
-All versions since 0.3 are read. `ocap` runs on Windows only. Positions are pixels of the whole
+All versions since 0.3 are supported. `ocap` runs on Windows only. Positions are pixels of the whole
 desktop, keys are virtual-key codes, and a notch of the wheel counts 1.
 
-In the video each frame has the time of the previous frame. After a pause without changes on the
-screen, this time is seconds too early. The log's messages have the times at which frames were
-captured; the imported video gets these times.
+In the video, each frame has the time of the previous frame. After a pause without changes on the
+screen, this time is seconds too early. Therefore frames of the imported video get their capture
+times, which are in the log.
 """
 
 from collections import Counter
@@ -41,8 +41,8 @@ _LOST = (
     "the topic mouse/raw: the same movements and presses, without positions",
 )
 _VIDEOS = (".mkv", ".mp4")
-# Maximum width of the invisible border at each side of a window, pixels. The borders in recordings
-# have 6 and 8 pixels; 8 is the width at a display scale of 100 %.
+# Maximum width of the invisible border at each side of a window, pixels. Borders in recordings are
+# 6 or 8 pixels wide; 8 is the width at a display scale of 100 %.
 _MOST_BORDER = 20
 
 
@@ -103,9 +103,9 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[_Message]:
-    """Yields the readable messages of the topics in the order of the file.
+    """Yields the readable messages of the given topics, in the order of the file.
 
-    At the end, sentences about unreadable parts are added to `damaged`.
+    After the last message, sentences about unreadable parts are added to `damaged`.
     """
     try:
         from mcap.reader import NonSeekingReader  # noqa: PLC0415 - an optional dependency
@@ -126,9 +126,9 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
                 if data is not None:
                     time = number(data.get("timestamp")) or message.publish_time
                     yield _Message(channel.topic, time / 1e6, data)
-        # A damaged file raises errors of the libraries mcap, struct, lz4 and zstandard, and these
-        # errors have no common type. The log ends at the error: the messages before the error are
-        # used, and the import reports the damage.
+        # For a damaged file, the libraries mcap, struct, lz4 and zstandard raise errors without a
+        # common type. Only the messages before the error are used, and the import reports the
+        # damage.
         except Exception:  # noqa: BLE001
             damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
     if unreadable:
@@ -136,9 +136,9 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
 
 
 def _media(frame: _Message) -> tuple[str, float | None]:
-    """Returns the name of a frame's video, and the frame's seconds in it (None: not recorded).
+    """Returns the name of a frame's video, and the frame's time in the video in seconds.
 
-    The keys depend on the version of `ocap`.
+    The time is None if it was not recorded. The keys depend on the version of `ocap`.
     """
     reference = frame.data.get("media_ref")
     media = reference if isinstance(reference, dict) else frame.data
@@ -148,7 +148,7 @@ def _media(frame: _Message) -> tuple[str, float | None]:
 
 
 def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
-    """Returns the video that the frames name, else the video with the name of the log."""
+    """Returns the video that the frames name, or else the video with the same name as the log."""
     names = {_media(frame)[0] for frame in frames}
     if any(name.startswith("data:") for name in names):
         raise UnreadableSourceError(f"{source.place}: its frames are in the log, not in a video")
@@ -164,9 +164,10 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Returns a frame's seconds in the video → its capture time, epoch milliseconds; ascending.
+    """Returns time of a frame in the video (seconds) → its capture time (epoch milliseconds).
 
-    Frames that were not captured later than the frame before them are left out.
+    Both times ascend, because frames that were not captured later than the previous frame are left
+    out.
     """
     taken: dict[float, float] = {}
     latest = 0.0
@@ -181,13 +182,13 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
 
 
 class _CapturedArea:
-    """The part of the desktop that the video shows; it may move.
+    """The part of the desktop that the video shows. If this part is a window, it may move.
 
     - If the log reports windows that are larger than the video by an invisible border, the video
       shows such a window.
     - Otherwise, if all presses are on the display at the desktop's origin, the video shows this
       display.
-    - Otherwise the display is unknown, and so are all positions.
+    - Otherwise the display is unknown, and positions cannot be converted.
 
     Attributes:
         is_known: whether positions can be converted to pixels of the video.
@@ -202,10 +203,11 @@ class _CapturedArea:
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), video)
         ratios = (video[0] / self._shape[0], video[1] / self._shape[1])
-        # Encoders need an even width and height: a difference of one pixel is not due to scaling.
+        # Encoders need an even width and height, so that a difference of one pixel is no scaling.
         is_unscaled = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
         self._scale = (1.0, 1.0) if is_unscaled else ratios
-        self._corners = list[tuple[float, tuple[float, float]]]()  # time, position on the desktop
+        # Time, and position of the video's top left corner on the desktop.
+        self._corners = list[tuple[float, tuple[float, float]]]()
         for message in messages:
             if message.topic != "window":
                 continue
@@ -217,7 +219,7 @@ class _CapturedArea:
         self.is_known = bool(self._corners) or on_first_display
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
-        """Returns the desktop position of the video's corner if the video shows this window.
+        """Returns the position of the video's top left corner on the desktop, for a window.
 
         Returns None if the size of the window does not match the video.
         """
@@ -234,13 +236,13 @@ class _CapturedArea:
 
     @property
     def lost(self) -> list[str]:
-        """Sentences about facts of the desktop that the recording lacks."""
+        """Sentences about parts of the desktop that the recording does not show or tell."""
         if self._corners:
             return ["the screen outside the captured window"]
         return ["which display was captured: the display at the desktop's origin is assumed"]
 
     def pixels(self, x: float, y: float, time: float) -> dict[str, float | None]:
-        """Converts a position on the desktop to pixels of the video; they may be outside of it.
+        """Converts a position on the desktop to pixels; the result may be outside the video.
 
         Args:
             x: pixels of the desktop.
@@ -258,7 +260,7 @@ class _CapturedArea:
 
 
 def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
-    """Yields the positions of clicks and scrolls, which, unlike movements, are on a display."""
+    """Yields the positions of clicks and scrolls; positions of movements may be on no display."""
     for _, _, data in inputs:
         place = numbers(data.get(axis) for axis in "xy")
         if data.get("event_type") in {"click", "scroll"} and place:
@@ -266,7 +268,7 @@ def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
 
 
 def _source_shape(frame: _Message) -> tuple[float, float] | None:
-    """Returns the size of a frame before it was scaled for the video; None: not recorded."""
+    """Returns the size of a frame before it was scaled for the video; None if not recorded."""
     shape = frame.data.get("source_shape", frame.data.get("original_shape"))
     sides = numbers(as_list(shape))
     if len(sides) != 2 or min(sides) <= 0:
@@ -277,7 +279,7 @@ def _source_shape(frame: _Message) -> tuple[float, float] | None:
 def _lines(
     messages: Iterable[_Message], area: _CapturedArea, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yields the lines for messages of mouse and keyboard; other messages are ignored."""
+    """Yields lines of input_log.jsonl for messages of mouse and keyboard; ignores others."""
     for topic, time, data in messages:
         kind = plain_text(data.get("event_type"))
         code = number(data.get("vk"))

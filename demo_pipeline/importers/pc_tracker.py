@@ -1,11 +1,12 @@
 """Imports recordings of PC Tracker, the recorder of PC Agent and PC Agent-E for Windows.
 
-A recording is a log such as `task1_TIME.jsonl`, a page of the same name with `.md`, and the folder
-`screenshot/`. The screenshot of a line shows the screen before the line's action. At each press the
-recorder logs the element under the pointer, from UI Automation; this element is the step's target.
+A recording is a log such as `task1_TIME.jsonl`, a Markdown page of the same name, and the folder
+`screenshot/`. The screenshot of a line shows the screen before the line's action. At each press,
+the recorder asks UI Automation for the element under the pointer. This element is the step's
+target.
 
-The published data set is read, too. Its lines differ: a drag is one line instead of two, keys are
-`press key: NAME`, and boxes are lists.
+The published data set is supported, too. Its lines differ: a drag is one line instead of two, keys
+are `press key: NAME`, and boxes are lists.
 """
 
 import re
@@ -44,11 +45,12 @@ from demo_pipeline.importers.source_values import (
 _LOG = re.compile(r"(task\d*|free_task|events)_\d{8}_\d{6}\.jsonl")
 _SCREENSHOTS = "screenshot"
 _DESCRIPTION = "**Description:**"
-_NO_TASK = "free task"  # the recorder's description when the person stated no task
-_PAUSE_S = 6.0  # the recorder logs `wait` after so many seconds without input
+_NO_TASK = "free task"  # the recorder's description if the person stated no task
+_PAUSE_S = 6.0  # the recorder logs `wait` after this time without input, seconds
 _SIDES = ("left", "top", "right", "bottom")
 _NAMELESS = "Unknown"  # the recorder's text for an element without a name
-# Keys that have no effect if they are pressed alone. The Windows key has one: it opens a menu.
+# Keys that have no effect if they are pressed alone. The Windows key is missing, because it opens
+# a menu.
 _HELD = frozenset({"ctrl", "shift", "alt"})
 _ENDS = {"finish": "completed", "fail": "failed"}  # last action of the log → outcome
 _TIME = "%Y-%m-%d_%H:%M:%S"
@@ -68,7 +70,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the recordings in a folder; all of them share the folder of screenshots."""
+    """Returns the recordings in a folder, which share one folder of screenshots."""
     recordings = []
     for name in sorted(names):
         if not _LOG.fullmatch(name) or not (folder / _SCREENSHOTS).is_dir():
@@ -88,9 +90,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
-    """Returns the screenshot of a line; None: the line names none.
+    """Returns the path of a line's screenshot; None if the line names no screenshot.
 
-    The line has the path on the recorder's computer; only the file's name is used.
+    The line contains a path on the recorder's computer, of which only the file name is used.
     """
     name = file_name(line.get("screenshot"))
     if not name:
@@ -127,7 +129,7 @@ def _read(source: SourceFiles) -> SourceTrajectory:
             reasoning=plain_text(line.get("thought")),
         )
         if pressed is not None and action.startswith("drag to"):
-            # The previous line is the drag's press. The screenshot of that line shows the screen
+            # The previous line is the press of this drag, and its screenshot shows the screen
             # before the drag.
             step = SourceStep(
                 acts=acts,
@@ -148,7 +150,7 @@ def _read(source: SourceFiles) -> SourceTrajectory:
 
 
 def _task(source: SourceFiles) -> str:
-    """Returns the description of the task in the page next to the log; empty if it has none."""
+    """Returns the task's description from the page next to the log; empty if it is missing."""
     page = source.logs[0].with_suffix(".md")
     if page not in source.others:
         return ""
@@ -161,7 +163,7 @@ def _task(source: SourceFiles) -> str:
 
 
 def _element(line: Mapping[str, Any]) -> SourceElement | None:
-    """Returns the element under the pointer at a press; None: the line has no box of it."""
+    """Returns the element under the pointer at a press; None if the line has no box."""
     box = line.get("rect")
     if isinstance(box, dict):
         box = [box.get(side) for side in _SIDES]
@@ -176,12 +178,12 @@ def _element(line: Mapping[str, Any]) -> SourceElement | None:
 
 
 def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory) -> list[SourceAct]:
-    """Returns the action of a line, in a list; an empty list if it is not carried over.
+    """Returns a list with the action of a line; an empty list if the action is not imported.
 
     Args:
-        action: the line's text of the action.
-        pressed: the step of the previous line, if that line is the press of a drag; else None.
-        trajectory: its `left_out` counts the actions that are not carried over.
+        action: the text of the action in the line.
+        pressed: the step of the previous line if that line is the press of a drag, else None.
+        trajectory: counts actions that are not imported in `left_out`.
     """
     act = _pointer_act(action, pressed) or _keyboard_act(action)
     if act is None and action == "wait":
@@ -196,9 +198,9 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
 
 
 def _pointer_act(action: str, pressed: SourceStep | None) -> SourceAct | None:
-    """Returns a click, drag or scroll; a press that begins a drag gives a drag without an end.
+    """Returns a click, drag or scroll; None if the text is not an action with the pointer.
 
-    None: the text is not an action with the pointer.
+    For the press that begins a drag, the result is a drag without an end.
     """
     if match := _POINTED.fullmatch(action):
         at = (float(match[2]), float(match[3]))
@@ -233,7 +235,7 @@ def _keyboard_act(action: str) -> SourceAct | None:
 def _without_idle_pauses(
     steps: Sequence[SourceStep], trajectory: SourceTrajectory
 ) -> list[SourceStep]:
-    """Returns the steps except waits during which the screen did not change."""
+    """Returns the steps without those waits during which the screen did not change."""
     kept = list[SourceStep]()
     following = [*(step.screenshot for step in steps[1:]), trajectory.final]
     for step, after in zip(steps, following, strict=True):

@@ -1,8 +1,8 @@
-"""Reads Python code that calls pyautogui as a list of actions, without running it.
+"""Converts Python code that calls pyautogui to actions, without running the code.
 
-OSWorld's agents write such code. The calls of functions of pyautogui, of `pyperclip.copy` and of
-`time.sleep` are read; python_program.py says which other statements are allowed. Positions are
-pixels of the screen.
+OSWorld's agents write such code. This module reads calls of pyautogui, `pyperclip.copy` and
+`time.sleep`; python_program.py defines which other statements are allowed. Positions are pixels of
+the screen.
 """
 
 import ast
@@ -26,16 +26,16 @@ from demo_pipeline.importers.source_trajectory import (
 )
 from demo_pipeline.importers.source_values import number
 
-# Maximum number of actions in a program, and of clicks or presses in a call. A program with more is
-# not read.
+# Maximum number of actions in a program, and of clicks or presses in a call. Programs that exceed
+# the maximum are rejected.
 _MOST_ACTS = 1000
 _MOST_CLICKS = 3  # maximum number of clicks in one action; more clicks become single clicks
-# pyautogui passes the argument of `scroll` to the system. On Windows one notch of the wheel counts
-# 120, on other systems 1.
+# pyautogui passes the argument of `scroll` to the operating system. A notch of the wheel counts 120
+# on Windows, and 1 on other systems.
 _UNIT_OF_WINDOWS = 120
 _PLACE = ("x", "y")
 _DISTANCE = ("xOffset", "yOffset")
-# Functions that are read → their parameters, in order.
+# Supported functions → their parameters, in order.
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "click": (*_PLACE, "clicks", "interval", "button"),
     "leftClick": _PLACE,
@@ -62,7 +62,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "typewrite": ("message",),
     "sleep": ("seconds",),
 }
-# Functions that click → button and number of clicks, unless the arguments state them.
+# Functions that click → default button, and default number of clicks.
 _CLICKS = {
     "click": ("left", 1),
     "leftClick": ("left", 1),
@@ -77,34 +77,36 @@ _SILENT = frozenset({"print", "copy", "position", "size"})  # functions without 
 
 @dataclass
 class CodeReader:
-    """Reads the programs of a trajectory in order.
+    """Converts the programs of a trajectory, in order, to actions.
 
-    The pointer's position, a pressed button and the clipboard are carried from a program to the
-    next.
+    The pointer's position, a pressed button and the clipboard are remembered from one program to
+    the next.
 
     Attributes:
         platform: windows, macos, linux, or empty.
-        at: the pointer's position; None: unknown.
+        at: the pointer's position; None if unknown.
     """
 
     platform: str = ""
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    _held_alone: bool = False  # whether no action followed after the last key in `_held`
-    # Position and button of a press that was not released yet; None: no button is pressed.
+    _held_alone: bool = (
+        False  # whether no action followed since the last key in `_held` was pressed
+    )
+    # Position and button of a press that was not released yet; None if no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
     _slept: float = 0.0  # seconds
 
     def read(self, code: str) -> list[SourceAct]:
-        """Returns the actions of a program; an empty list if it only moves the pointer.
+        """Returns the actions of a program; an empty list if the program only moves the pointer.
 
-        A program that only sleeps gives a wait.
+        For a program that only sleeps, the result is a wait.
 
         Raises:
             NotPythonError: the program is not Python.
-            UnreadCodeError: the program has a statement, function or value that is not read.
+            UnreadCodeError: the program has a statement, function or value that is not supported.
         """
         self._acts = []
         self._slept = 0.0
@@ -124,7 +126,7 @@ class CodeReader:
         return self._acts
 
     def _call(self, program: PythonProgram, call: ast.Call) -> None:
-        """Adds the effect of a call in the program."""
+        """Adds the actions of a call in the program, or changes the state of this reader."""
         match call.func:
             case ast.Attribute(attr=name) | ast.Name(id=name):
                 pass
@@ -150,7 +152,12 @@ class CodeReader:
         self._do(name, given)
 
     def _do(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds the effect of a call. `given`: name of a parameter in `_ARGUMENTS` → argument."""
+        """Adds the actions of a call, or changes the state of this reader.
+
+        Args:
+            name: the function, a key of `_ARGUMENTS`.
+            given: name of a parameter → argument.
+        """
         if name in _CLICKS:
             self._click(name, given)
         elif name in {"moveTo", "move", "moveRel"}:
@@ -181,7 +188,7 @@ class CodeReader:
             self._slept += number(given.get("seconds")) or 0.0
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds clicks: one action for up to three clicks, else an action for each click."""
+        """Adds clicks: one action for up to three clicks, otherwise an action for each click."""
         button, clicks = _CLICKS[name]
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)
@@ -197,7 +204,8 @@ class CodeReader:
     def _let_go(self, released: str) -> None:
         """Releases a button: adds a drag if the pointer moved since the press, else a click.
 
-        `released`: the button in the call; it is used only if no press was read before.
+        Args:
+            released: the button in the call, which is used only if no press was read before.
         """
         start, button = self._down or (self.at, released)
         self._down = None
@@ -207,7 +215,10 @@ class CodeReader:
             self._act(drag(start, self.at, button))
 
     def _move(self, given: Mapping[str, Any]) -> None:
-        """Moves the pointer to the position or by the distance in the arguments, if any."""
+        """Moves the pointer to the position, or by the distance, that the arguments contain.
+
+        Without either, the pointer stays.
+        """
         place = (number(given.get("x")), number(given.get("y")))
         if isinstance(given.get("x"), tuple | list):  # click((x, y))
             place = (number(given["x"][0]), number(given["x"][1]))
@@ -219,7 +230,7 @@ class CodeReader:
             self.at = (self.at[0] + (across or 0), self.at[1] + (down or 0))
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds a scroll; a positive argument scrolls up, or to the right in a call of `hscroll`."""
+        """Adds a scroll; a positive argument scrolls up, or to the right for `hscroll`."""
         self._move(given)
         notches = number(given.get("clicks")) or 0.0
         if self.platform == "windows":
@@ -231,7 +242,7 @@ class CodeReader:
             self._act(turn)
 
     def _type(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds a text, or keys that are pressed one after the other."""
+        """Adds the typed text, or the key presses one after the other, of a call."""
         value = given.get("keys" if name == "press" else "message")
         presses = int(given.get("presses", 1))
         if presses > _MOST_ACTS:
@@ -252,25 +263,28 @@ class CodeReader:
                     self._press(key, 1)
 
     def _text(self, text: str) -> None:
-        """Adds a text, joined with the last action of this program if that is a text."""
+        """Adds a typed text; joins it with the last action of this program if that typed text."""
         if self._goes_on():
             text = self._acts.pop().values["text"] + text
         if text:
             self._act(type_text(text))
 
     def _press(self, key: str, presses: int) -> None:
-        """Adds presses of a key with the held keys; Enter after a text is part of the text."""
+        """Adds presses of a key together with the held keys.
+
+        Enter directly after a typed text becomes a line break in that text.
+        """
         if key == "enter" and not self._held and self._goes_on():
             self._text("\n" * presses)
         else:
             self._act(press_keys([*self._held, key], presses))
 
     def _goes_on(self) -> bool:
-        """Whether the last action of this program is a text."""
+        """Returns whether the last action of this program typed text, which can be continued."""
         return bool(self._acts) and self._acts[-1].kind is ActionType.TYPE
 
     def _hotkey(self, keys: list[str]) -> None:
-        """Adds a hotkey; if it pastes and the clipboard is known, adds the clipboard's text."""
+        """Adds a hotkey. A hotkey that pastes becomes typed text if the clipboard is known."""
         names = [self._key(key) for key in keys]
         if names in (["ctrl", "v"], ["command", "v"]) and self._clipboard:
             self._text(self._clipboard)
@@ -281,11 +295,11 @@ class CodeReader:
             self._act(press_keys([*self._held, *names]))
 
     def _release_alone(self) -> None:
-        """Adds a hotkey of the held keys: no action followed the presses before the release."""
+        """Adds a hotkey of the held keys, which are released without an action in between."""
         self._act(press_keys(self._held))
 
     def _act(self, act: SourceAct) -> None:
-        """Adds an action, with the held modifier keys if it is done with the pointer."""
+        """Adds an action; pointer actions get the held modifier keys."""
         self._held_alone = False
         modifiers = [key for key in self._held if key in _MODIFIERS]
         if modifiers and act.kind in POINTED:
@@ -299,6 +313,6 @@ class CodeReader:
 
 
 def _button(given: Mapping[str, Any], default: str = "left") -> str:
-    """Returns the button that the arguments state, or the default."""
+    """Returns the button in the arguments; the default if there is none or it is unknown."""
     button = str(given.get("button", default)).lower()
     return button if button in {"left", "right", "middle"} else default

@@ -1,7 +1,7 @@
-"""Finds the calls in a Python program in the order in which they would run, without running it.
+"""Finds the calls in a Python program in the order of their execution, without executing them.
 
-The program is untrusted. It may have literals, arithmetic, assignments of variables and loops over
-`range`; any other statement is an error.
+The program is untrusted. Literals, arithmetic, assignments of variables and loops over `range` are
+allowed. Imports, `pass` and assignments to attributes are ignored. Any other statement is an error.
 """
 
 import ast
@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_MOST_CHARACTERS = 100_000  # longer programs are not read
-# Maximum number of executed statements. Only a program with loops can exceed it, because a program
-# of `_MOST_CHARACTERS` contains fewer statements.
+_MOST_CHARACTERS = 100_000  # longer programs are rejected
+# Maximum number of executed statements. Only loops can exceed this number, because a program of
+# `_MOST_CHARACTERS` contains fewer statements.
 _MOST_STATEMENTS = 100_000
 _OPERATORS: Mapping[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -24,15 +24,15 @@ _OPERATORS: Mapping[type[ast.operator], Any] = {
 
 
 class UnreadCodeError(Exception):
-    """The code cannot be read; the message says why, without quoting the code."""
+    """Raised if code cannot be read; the message contains the reason without quoting the code."""
 
 
 class NotPythonError(UnreadCodeError):
-    """The code is not valid Python, so that running it had no effect."""
+    """Raised if code is not valid Python, so that its execution had no effect."""
 
 
 class PythonProgram:
-    """A program whose calls are found one after the other.
+    """A parsed program, whose calls can be iterated.
 
     Raises:
         NotPythonError: the code is not Python.
@@ -52,10 +52,13 @@ class PythonProgram:
             raise NotPythonError("the code is not Python") from None
 
     def calls(self) -> Iterator[ast.Call]:
-        """Yields the calls; after each one, `value` uses the variables as they are at this call.
+        """Yields the calls in order of execution.
+
+        After each call, `value` evaluates expressions with the variables at that call.
 
         Raises:
-            UnreadCodeError: the program has a statement that is not allowed, or executes too many.
+            UnreadCodeError: the program contains a statement that is not allowed, or executes too
+                many statements.
         """
         return self._calls(self._tree.body)
 
@@ -86,10 +89,10 @@ class PythonProgram:
                     raise UnreadCodeError("the code has a statement that is not read")
 
     def value(self, node: ast.expr) -> Any:
-        """Returns the value of a literal, a variable, or arithmetic of these.
+        """Returns the value of a literal, a variable, or arithmetic with these.
 
         Raises:
-            UnreadCodeError, ValueError: the expression is something else.
+            UnreadCodeError, ValueError: any other expression.
         """
         match node:
             case ast.Name(id=name) if name in self._variables:

@@ -1,8 +1,8 @@
 """Imports recordings of ShowUI-Aloha: a text log `input_log_DATE_TIME.txt` and a video.
 
 Times in the log count from the start of the recording. Positions are logical pixels of the desktop.
-The log has no movements of the pointer while no button is pressed. It has the names of keys and not
-the characters that they typed, so that the state of Caps Lock is unknown.
+The log contains movements of the pointer only while a button is pressed. It contains names of keys
+instead of typed characters, so that the state of Caps Lock is unknown.
 """
 
 import re
@@ -36,13 +36,13 @@ from demo_pipeline.importers.video_remux import video_shape
 _LOG = re.compile(r"input_log_\d{8}_(\d{6})\.txt")
 _VIDEOS = (".mp4", ".mkv", ".webm", ".mov")
 _METADATA = "# Metadata:"
-_MOST_HEADER_LINES = 20  # the line with the metadata is searched in the first 20 lines
+_MOST_HEADER_LINES = 20  # the line with the metadata must be one of the first 20 lines
 _TIME = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _PLACED = re.compile(r"(\w+) at \((-?\d+), *(-?\d+)\)")
 _KEY = re.compile(r"(Key Press|Key Release|Hotkey): (\S.*)")
 _TURNS = {"ScrollUp": 1, "ScrollDown": -1}
 _BUTTONS = {"L": "Left", "R": "Right", "M": "Middle"}
-_PROGRAM_OF_WINDOWS = ".exe - "  # part of a window's title in logs from Windows
+_PROGRAM_OF_WINDOWS = ".exe - "  # titles of windows contain this text only in logs from Windows
 _LOST = (
     "the time zone of the start, which is taken as UTC",
     "titles of windows",
@@ -54,8 +54,8 @@ _LOST = (
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder, each with its videos.
 
-    A video belongs to the log whose time is in the video's name. If a folder has a single log and
-    the log's time is in no name of a video, all videos belong to this log.
+    A video belongs to the log whose time of day is in the video's name. If a folder has a single
+    log, and no video's name contains the time of this log, all videos belong to it.
     """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
@@ -111,9 +111,10 @@ _Display = tuple[float, float, float, float]  # left, top, width and height in l
 
 
 def _metadata(log: Path) -> dict[str, Any]:
-    """Returns the JSON object in the line that begins with `# Metadata:`; empty if it is damaged.
+    """Returns the JSON object in the line `# Metadata: …`; empty if the JSON is damaged.
 
-    Raises `UnreadableSourceError` if the first lines of the log have no such line.
+    Raises:
+        UnreadableSourceError: none of the first lines of the log begins with `# Metadata:`.
     """
     with log.open("rb") as stream:
         for _, line in zip(range(_MOST_HEADER_LINES), stream, strict=False):
@@ -123,7 +124,7 @@ def _metadata(log: Path) -> dict[str, Any]:
 
 
 def _displays(value: Any) -> Iterator[_Display]:
-    """Yields the displays in the metadata, ordered by their numbers."""
+    """Yields the displays in the metadata, in the order of their keys."""
     for _, display in sorted(as_object(value).items()):
         if not isinstance(display, dict):
             continue
@@ -137,12 +138,14 @@ def _displays(value: Any) -> Iterator[_Display]:
 def _recorded_display(
     displays: Sequence[_Display], video: tuple[int, int], presses: Iterable[tuple[float, float]]
 ) -> _Display | None:
-    """Returns the display that the video shows; None: unknown.
+    """Returns the display that the video shows; None if unknown.
 
-    This is the only display. If there are several, it is the first one if all presses are on it.
+    If there is a single display, the video shows this display. If there are several, the video
+    shows the first display, provided that all presses are on it.
 
     Args:
-        displays: the displays in the metadata; without any, the display has the video's size.
+        displays: the displays in the metadata. If there are none, a display with the size of the
+            video is assumed.
         video: width and height of the video, pixels.
         presses: positions of all clicks and scrolls.
     """
@@ -158,16 +161,17 @@ def _recorded_display(
 
 
 def _presses(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Yields the positions of all events that have one: clicks, drags and scrolls."""
+    """Yields the positions of all events with a position: clicks, drags and scrolls."""
     for event in events:
         if match := _PLACED.fullmatch(plain_text(event.get("message"))):
             yield float(match[2]), float(match[3])
 
 
 class _EventReader:
-    """Reads the events in order.
+    """Converts the events, in order, to lines of input_log.jsonl.
 
-    The log may contain the same press twice: as a click, and again as the start of a drag.
+    The source's log may contain a press twice, as a click and as the start of a drag. The second
+    one is dropped.
     """
 
     def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:
@@ -178,7 +182,7 @@ class _EventReader:
         self._held: set[str] = set()
 
     def lines(self, event: Mapping[str, Any], zero: float) -> Iterator[SourceLine]:
-        """Yields the lines for an event; events without a line are counted in `left_out`.
+        """Yields the lines of input_log.jsonl for an event; counts ignored events in `left_out`.
 
         Args:
             event: a line of the source's log.
@@ -203,7 +207,10 @@ class _EventReader:
             self._left_out["events of another kind"] += 1
 
     def _place(self, x: float, y: float) -> dict[str, float]:
-        """Converts a position on the desktop to one on the display; empty: display unknown."""
+        """Converts a desktop position to a position on the display.
+
+        The result is empty if the display is unknown.
+        """
         if self._display is None:
             return {}
         return {"x": x - self._display[0], "y": y - self._display[1]}
@@ -239,7 +246,7 @@ class _EventReader:
             yield SourceLine("keyup", self._data(text), time)
             return
         names = text.split("+")
-        if text.endswith("++"):  # such as `Hotkey: CTRL++`: the last key is the plus key
+        if text.endswith("++"):  # for example `Hotkey: CTRL++`, where the last key is the plus key
             names = [*names[:-2], "+"]
         for name in filter(None, names[:-1]):
             if name not in self._held:

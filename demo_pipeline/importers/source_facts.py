@@ -13,11 +13,12 @@ class SourceFiles:
 
     Attributes:
         folder: the folder that contains the recording.
-        name: the recording's name for people; the demonstration's id begins with it.
-        logs: the files whose content the demonstration's id is computed from.
-        videos: the files of the video, in order as far as their names tell it.
+        name: the recording's name for people; the demonstration's id begins with this name.
+        logs: the log files; the demonstration's id is computed from their content.
+        videos: the files of the video. Their order follows from their names, as far as possible.
         others: other files that the importer reads.
-        id: the demonstration's id, if the source has one; empty: computed from `name` and `logs`.
+        id: the demonstration's id if the source contains one. If it is empty, the id is computed
+            from `name` and `logs`.
     """
 
     folder: Path
@@ -29,7 +30,7 @@ class SourceFiles:
 
     @property
     def place(self) -> Path:
-        """The path that messages name: the log if there is only one, else the folder."""
+        """The path of the recording in messages: the log if there is only one, else the folder."""
         if len(self.logs) == 1:
             return self.logs[0]
         return self.folder
@@ -40,10 +41,10 @@ class SourceFiles:
         return (*self.logs, *self.videos, *self.others)
 
     def only_video(self, advice: str) -> Path:
-        """Returns the recording's video.
+        """Returns the recording's video, which must be a single file.
 
         Args:
-            advice: the remedy, with which the error's message ends.
+            advice: a remedy for the end of the error message.
 
         Raises:
             UnreadableSourceError: there is no video, or several.
@@ -56,15 +57,17 @@ class SourceFiles:
 
 @dataclass(kw_only=True)
 class SourceFacts:
-    """The facts that every importer reads about a recording, and a record of all that is lost.
+    """Facts that every importer reads about a recording, and notes on all that is not imported.
+
+    Texts are empty if the source does not contain the fact.
 
     Attributes:
-        task: the task of the person or the agent; empty: not recorded.
-        status: completed, failed or aborted; empty: not recorded.
-        application: the main application; empty: not recorded.
-        platform: windows, macos or linux; empty: not recorded.
-        lost: sentences about parts of the source that are not carried over.
-        left_out: single events that were not carried over: kind → count.
+        task: the task of the person or the agent.
+        status: completed, failed or aborted.
+        application: the main application.
+        platform: windows, macos or linux.
+        lost: sentences about parts of the source that are not imported.
+        left_out: kind of events that were not imported → their number.
         damaged: sentences about parts of the source that could not be read.
     """
 
@@ -78,6 +81,6 @@ class SourceFacts:
 
     @property
     def not_carried_over(self) -> list[str]:
-        """The sentences in `lost`, and a sentence for each kind of event in `left_out`."""
+        """The sentences in `lost`, and a phrase with the number for each kind in `left_out`."""
         counts = sorted((+self.left_out).items())
         return [*self.lost, *(f"{count} {kind}" for kind, count in counts)]

@@ -1,7 +1,7 @@
 """Translates the key names of other tools to the names that recorders log.
 
-The sources are Windows' virtual-key codes and the names of Python's pynput. The results are names
-of recording/key_names.py, either of Windows recorders or of all others.
+The sources are Windows' virtual-key codes and the names of Python's pynput. The results are the
+names in recording/key_names.py: those of Windows recorders, or those of all other recorders.
 """
 
 import re
@@ -13,15 +13,17 @@ from typing import Any
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.keyboard_layouts import COMBINING, accented
 
-UNNAMED_SOURCE_KEY = "Unknown(0)"  # name in the log if neither name nor code of a key is known
+UNNAMED_SOURCE_KEY = (
+    "Unknown(0)"  # the logged name of a key of which neither name nor code is known
+)
 _FIRST_FUNCTION_KEY = 0x70
 _FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60
 _KEYPAD_CODES = range(_KEYPAD_ZERO, _FIRST_FUNCTION_KEY)
-_CONTROL_CHARACTERS = 27  # Ctrl with a letter types one of the characters below this: 1 to 26
+_CONTROL_CHARACTERS = 27  # Ctrl and a letter type a control character below this code: 1 to 26
 
-# Virtual-key code (hexadecimal, from winuser.h) = name in the logs of Windows recorders. Letters,
-# digits, function keys and the keypad's digits are computed in `virtual_key`.
+# Virtual-key code (hexadecimal, from winuser.h) = name in the logs of Windows recorders. The
+# function `virtual_key` adds letters, digits, function keys and the digits of the keypad.
 _CODES = """
     08=Backspace 09=Tab 0D=Return 10=Shift 11=LeftCtrl 12=LeftAlt 13=Pause 14=CapsLock
     15=Hangul 19=Hanja 1B=Escape 1C=Convert 1D=NonConvert 20=Space 21=PageUp 22=PageDown 23=End
@@ -34,7 +36,8 @@ _CODES = """
 """
 _VIRTUAL_KEYS = {int(pair[:2], 16): pair[3:] for pair in _CODES.split()}
 
-# pynput's name = name in logs from Windows = name in logs from other systems, if it differs.
+# Name in pynput = name in logs from Windows = name in logs from other systems. The last name is
+# missing where it is the same as the second.
 _NAMES = """
     alt=LeftAlt=Alt alt_l=LeftAlt=Alt alt_r=RightAlt alt_gr=RightAlt=AltGr backspace=Backspace
     caps_lock=CapsLock cmd=LeftWindows=MetaLeft cmd_l=LeftWindows=MetaLeft
@@ -49,7 +52,7 @@ _NAMES = """
 """
 _NAMED = {words[0]: (words[1], words[-1]) for words in (w.split("=") for w in _NAMES.split())}
 
-# Names in programs and other recorders → pynput's names, where they differ.
+# Names in programs and other recorders → different names of the same keys in pynput.
 _PYNPUT_NAMES = {
     "return": "enter",
     "escape": "esc",
@@ -64,8 +67,9 @@ _PYNPUT_NAMES = {
     "capslock": "caps_lock",
 }
 
-# X11's keysyms without a name in pynput (numbers of keysymdef.h) → names in the log. The keypad's 5
-# is 0xFF9D (KP_Begin) even with Num Lock on, because pynput asks for the keysym without Num Lock.
+# X11's keysyms without a name in pynput (numbers of keysymdef.h) → names in the log. The key 5 of
+# the keypad is 0xFF9D (KP_Begin) even with Num Lock on, because pynput requests keysyms without
+# Num Lock.
 _KEYSYMS = {
     0xFE03: "AltGr",
     0xFE20: "Tab",
@@ -98,7 +102,7 @@ _SYMBOLS[" "] = ("Space", "Space")
 def virtual_key(code: int) -> str:
     """Returns the name that Windows recorders log for a virtual-key code.
 
-    A code without a name gives `Unknown(code)`.
+    Returns `Unknown(code)` if the code has no name.
     """
     if chr(code & 0xFF) in string.ascii_uppercase + string.digits and code < _KEYPAD_ZERO:
         return chr(code) if code >= ord("A") else _SYMBOLS[chr(code)][0]
@@ -110,7 +114,7 @@ def virtual_key(code: int) -> str:
 
 
 def pynput_name(name: str) -> str:
-    """Translates a key name of another program to pynput's; unknown names become lower case."""
+    """Translates a key name of another program to pynput's name; lowers the case of other names."""
     lower = name.lower()
     return _PYNPUT_NAMES.get(lower, lower)
 
@@ -121,11 +125,13 @@ def pynput_key(
     """Returns the data of a log line for a key that pynput reports by a name or a character.
 
     Args:
-        name: a name such as `ctrl_l` or `f5`, or a character; other values give an unknown key.
+        name: a name such as `ctrl_l` or `f5`, or a character. For other values, the key is logged
+            by its code, or as unknown.
         platform: windows, macos, linux, or empty.
-        typed: whether the key typed the character in `name`; false: it is only the key's label.
-        code: the key's code in pynput: on Windows the virtual-key code, on Linux X11's keysym;
-            None: not recorded.
+        typed: whether the key typed the character in `name`. If not, the character is only the
+            label of the key.
+        code: the key's code in pynput: the virtual-key code on Windows, X11's keysym on Linux. None
+            if no code was recorded.
     """
     system = 0 if platform == "windows" else 1  # index of the name in `_NAMED` and `_SYMBOLS`
     if isinstance(name, str) and name in _NAMED:
@@ -156,7 +162,7 @@ _NUMBERED = re.compile(r"\$?Unknown \(\d+\)\$?")  # AgentNet's text for a key wi
 
 
 def _key_of_code(code: int | None, platform: str) -> str:
-    """Returns the name in the log for a key that pynput reports without name and character."""
+    """Returns the logged name for a key that pynput reports by its code only."""
     if code is None:
         return UNNAMED_SOURCE_KEY
     if platform == "windows":
@@ -167,11 +173,12 @@ def _key_of_code(code: int | None, platform: str) -> str:
     return unknown
 
 
-# `actual_char` in the log for a dead key, as the Rust library rdev prints it for debugging.
+# The value of `actual_char` for a dead key in the log: the debug print of the Rust library rdev.
 DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"
-# Acute and diaeresis always come from a dead key: no keyboard has a key that types them alone.
+# Acute and diaeresis, which always come from a dead key: no keyboard types them with a single key.
 _SURE_ACCENTS = frozenset("\u00b4\u00a8")
-# The virtual-key codes of these characters on the US keyboard, where their keys are not dead.
+# Characters of dead keys of other keyboards → virtual-key code of the key on the US keyboard, where
+# this key is not dead.
 _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 
 
@@ -179,23 +186,23 @@ _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 class DeadKeys:
     """Computes the characters that are typed with dead keys.
 
-    For a dead key pynput reports the accent, and for the next key the letter without the accent. On
-    macOS, however, it reports the letter with the accent.
+    For a dead key, pynput reports the accent. For the next key, pynput reports the letter without
+    the accent, except on macOS, where it reports the letter with the accent.
 
     Attributes:
         platform: windows, macos, linux, or empty.
     """
 
     platform: str
-    _accent: str = ""  # the accent of the last key if that was dead, else empty
+    _accent: str = ""  # the accent of the last key if that key was dead, else empty
     _unknown: set[str] = field(default_factory=set)  # held keys whose character is unknown
 
     def pressed(self, data: dict[str, Any], accent: str = "") -> dict[str, Any]:
         """Returns the data of the log line for a press.
 
         Args:
-            data: the data of the key alone.
-            accent: the accent of a dead key; empty: the key is not dead.
+            data: the data of this key alone, without regard to a preceding dead key.
+            accent: the accent of a dead key; empty if the key is not dead.
         """
         if accent:
             self._accent = accent
@@ -221,7 +228,10 @@ class DeadKeys:
         return {"key": UNNAMED_SOURCE_KEY}
 
     def released(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Returns the data of the log line for a release, with the key's name at the press."""
+        """Returns the data of the log line for a release.
+
+        The key has the same name as at its press, so that press and release can be paired.
+        """
         if data["key"] not in self._unknown:
             return data
         self._unknown.remove(data["key"])
@@ -234,17 +244,18 @@ def dead_accent(
     following: str = "",
     following_code: int | None = None,
 ) -> str:
-    """Decides whether a key is dead, for recorders that do not log whether keys are dead.
+    """Decides whether a key is dead, for recorders that do not log this fact.
 
     Args:
         char: the character that is logged for the key.
-        code: the key's code: on Windows the virtual-key code, on Linux X11's keysym; None: not
-            recorded.
-        following: the character of the next press that has a character; empty: there is none.
-        following_code: the code of the key of that press; None: not recorded.
+        code: the key's code: the virtual-key code on Windows, X11's keysym on Linux. None if no
+            code was recorded.
+        following: the character of the next press with a character; empty if there is no such
+            press.
+        following_code: the key code of the next press with a character; None if not recorded.
 
     Returns:
-        The accent of the dead key; empty: the key typed the character.
+        The accent of the dead key; empty if the key is not dead and typed `char`.
     """
     if char in _SURE_ACCENTS:
         return char

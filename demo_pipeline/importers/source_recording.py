@@ -1,7 +1,8 @@
-"""A recording of another tool that has a video, and the description of an importer.
+"""Data types for importers, and for recordings of other tools that have a video.
 
-An importer reads its tool's files into a `SourceRecording`, which upload_folder.py writes as an
-upload, or into a `SourceTrajectory`, which trajectory_folder.py writes as a trajectory.
+An importer reads the files of its tool. If the recording has a video, the result is a
+`SourceRecording`, which upload_folder.py writes as an upload. If the recording has screenshots, the
+result is a `SourceTrajectory`, which trajectory_folder.py writes as a trajectory.
 """
 
 from collections import Counter
@@ -16,14 +17,13 @@ from demo_pipeline.importers.source_facts import SourceFacts, SourceFiles
 from demo_pipeline.importers.source_trajectory import SourceTrajectory
 from demo_pipeline.importers.source_values import number, numbers, plain_text
 
-# Units of `delta` in a `mousewheel` line, see `wheel`.
-_NOTCH = 120  # `delta` for a notch of the wheel on Windows and Linux
-_PIXELS_OF_A_LINE = 10  # `delta` for a line of text on macOS, Apple's default
+_NOTCH = 120  # `delta` of a `mousewheel` line for one notch on Windows and Linux
+_PIXELS_OF_A_LINE = 10  # `delta` for one line of text on macOS; Apple's default
 _BUTTON_EVENTS = {True: "mousedown", False: "mouseup"}
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 
 PYNPUT_KEY_EVENTS = {"press": "keydown", "release": "keyup"}
-"""Names of key events in pynput → names in the log."""
+"""Names of key events in pynput → names in input_log.jsonl."""
 
 
 class SourceLine(NamedTuple):
@@ -35,13 +35,13 @@ class SourceLine(NamedTuple):
 
 
 class VideoPart(NamedTuple):
-    """A video file. The video of a recording consists of one such file, or of several in order.
+    """One of the files that form the video of a recording, in order; often the only one.
 
     Attributes:
         path: the file.
-        begins_s: position of the file's time 0 in the whole video, seconds.
-        times_s: time of a frame in the file → time at which the frame was captured, both in
-            seconds, ascending; empty unless the source logs the capture times.
+        begins_s: time in the whole video at which this file begins, seconds.
+        times_s: time of a frame in the file → capture time of the frame. Both are in seconds and
+            ascending. Empty unless the source logs capture times.
     """
 
     path: Path
@@ -55,13 +55,15 @@ class SourceRecording(SourceFacts):
 
     Attributes:
         recorded_at: start of the video, with time zone, as exact as the source allows.
-        lines: the lines of the log; mouse positions are in the space of `screen`.
+        lines: the lines of input_log.jsonl. Mouse positions are between 0 and `screen`.
         video: the files of the video, in order.
-        video_zero_ms: time on the clock of `lines` at the video's time 0, epoch milliseconds; None:
-            the source has no exact time, so that the pipeline measures this time in the frames.
-        screen: width and height of the space of mouse positions; None: the video's pixels.
-        arch: the computer's architecture; empty: not recorded.
-        version: the recorder's version; empty: not recorded.
+        video_zero_ms: start of the video on the clock of `lines`, epoch milliseconds. None if the
+            source has no exact time; the pipeline then finds the start by comparing frames and
+            events.
+        screen: width and height of the area of mouse positions. If it is None, mouse positions are
+            pixels of the video.
+        arch: the computer's architecture; empty if not recorded.
+        version: the recorder's version; empty if not recorded.
     """
 
     recorded_at: datetime
@@ -81,12 +83,13 @@ class Importer:
 
     Attributes:
         tool: the tool's name for people.
-        files: the files by which its recordings are recognised, for people.
-        find: takes a folder and the names of its files, and returns the recordings in it in order.
-        read: reads a recording with a video, which becomes an upload; None: the tool's
-            recordings have no video.
-        read_trajectory: reads a recording with screenshots, which is published as a trajectory;
-            None: the tool's recordings have a video, or are OSWorld-Desktopd trajectories.
+        files: description, for people, of the files by which the tool's recordings are recognised.
+        find: takes a folder and the names of its files, and returns the folder's recordings in
+            order.
+        read: reads a recording with a video, which becomes an upload. None if recordings of this
+            tool have no video.
+        read_trajectory: reads a recording with screenshots, which is published as a trajectory.
+            None if recordings of this tool have a video, or are OSWorld-Desktopd trajectories.
     """
 
     tool: str
@@ -97,13 +100,13 @@ class Importer:
 
 
 def wheel(notches: float, platform: str) -> dict[str, Any]:
-    """Returns the data of a `mousewheel` line.
+    """Returns the data of a `mousewheel` line of input_log.jsonl.
 
-    On Windows and Linux the log counts 120 for a notch, positive = down. On macOS it counts ten
-    pixels for each line of text that macOS reports, positive = up.
+    On Windows and Linux, a notch counts 120 in the log, and positive values mean down. On macOS,
+    each line of text that macOS reports counts ten pixels, and positive values mean up.
 
     Args:
-        notches: notches of the wheel, on macOS lines of text; positive = up.
+        notches: notches of the wheel, or lines of text on macOS. Positive values mean up.
         platform: windows, macos, linux, or empty.
     """
     if platform == "macos":
@@ -114,14 +117,16 @@ def wheel(notches: float, platform: str) -> dict[str, Any]:
 def pointer_lines(
     kind: str, event: Mapping[str, Any], time: float, platform: str, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yields the lines for an event of pynput's mouse listener, which most recorders use.
+    """Yields the lines of input_log.jsonl for an event of pynput's mouse listener.
+
+    Most recorders of other tools use this listener.
 
     Args:
         kind: move, click or scroll; other kinds are only counted in `left_out`.
         event: the arguments of the listener: x, y, button, pressed, dx, dy.
         time: epoch milliseconds.
         platform: windows, macos, linux, or empty.
-        left_out: counts the events that the log has no line for.
+        left_out: counts events that cannot be written to input_log.jsonl.
     """
     place = dict(zip("xy", numbers(event.get(axis) for axis in "xy"), strict=False))
     if kind == "click":

@@ -1,7 +1,7 @@
-"""A recording of another tool that has screenshots instead of a video.
+"""Data types for recordings of other tools that have screenshots instead of a video.
 
-All importers of such recordings read them into these types. trajectory_folder.py writes the types
-as an OSWorld-Desktopd trajectory.
+The importers of these recordings return a `SourceTrajectory`. trajectory_folder.py writes it as an
+OSWorld-Desktopd trajectory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ POINTED = frozenset(
 )
 """The types of actions that have a position."""
 
-# Key names of pyautogui, pynput and browsers = key names of action.json, where they differ.
+# Key names of pyautogui, pynput and browsers = different key names of action.json.
 _ALIASES = """
     return=enter escape=esc del=delete ins=insert pgup=pageup pgdn=pagedown page_up=pageup
     page_down=pagedown control=ctrl ctrlleft=ctrl ctrlright=ctrl ctrl_l=ctrl
@@ -45,8 +45,8 @@ _KEY_ALIASES = dict(pair.split("=") for pair in _ALIASES.split())
 def key_name(name: str, platform: str = "") -> str:
     """Translates a key name of pyautogui, pynput or a browser to the key name in action.json.
 
-    Unknown names are returned in lower case. `cmd` is pynput's name for the Windows key on Windows
-    and for Command on macOS.
+    Unknown names are returned in lower case. pynput's name `cmd` means the Windows key on Windows,
+    and Command on macOS.
     """
     if name == " ":
         return "space"
@@ -59,12 +59,13 @@ def key_name(name: str, platform: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAct:
-    """An action; positions are in pixels of the screenshot before the action.
+    """An action of a recording; positions are pixels of the screenshot before the action.
 
     Attributes:
         kind: the type of the action.
-        at: the position, or the start of a drag; None: not recorded, or the type has no position.
-        end: the end of a drag; None for other types, or if it was not recorded.
+        at: the position, or the start of a drag. None if the position was not recorded, or if the
+            type has no position.
+        end: the end of a drag; None for other types, or if the end was not recorded.
         values: the other parameters of action.json, such as `button`, `text` or `keys`.
     """
 
@@ -79,8 +80,8 @@ class SourceElement:
     """The UI element that the recorder found under the pointer.
 
     Attributes:
-        name: the element's name; empty: it has no name.
-        role: the role in the source's own words; empty: not recorded.
+        name: the element's name; empty if the element has no name.
+        role: the role as the source names it; empty if not recorded.
         box: left, top, right and bottom in pixels of the screenshot.
     """
 
@@ -94,9 +95,9 @@ class SourceImage:
     """A screenshot: an image file, the bytes of an image, or the first frame of a video.
 
     Attributes:
-        path: the file; messages name it.
-        data: the bytes of an image that is embedded in the file; None: the file is the image.
-        is_video: the file is a video, and the screenshot is its first frame.
+        path: the file that contains the screenshot; also the name of the screenshot in messages.
+        data: the bytes of an image that is embedded in the file; None if the image is not embedded.
+        is_video: whether the file is a video, whose first frame is the screenshot.
     """
 
     path: Path
@@ -111,11 +112,11 @@ class SourceStep:
     Attributes:
         acts: the actions in order. Only the first becomes a step of the trajectory, because no
             screenshot shows the screen before the others.
-        screenshot: the screen before the first action; None: missing.
+        screenshot: the screen before the first action; None if the screenshot is missing.
         time_ms: start of the first action, epoch milliseconds.
-        end_ms: end of the last action, epoch milliseconds; None: not recorded.
-        element: the element under the pointer at the first action; None: not recorded.
-        reasoning: the source's own text about the actions; empty: it has no text.
+        end_ms: end of the last action, epoch milliseconds; None if not recorded.
+        element: the element under the pointer at the first action; None if not recorded.
+        reasoning: the source's text about the actions; empty if the source has no text.
     """
 
     acts: Sequence[SourceAct]
@@ -132,7 +133,7 @@ class SourceTrajectory(SourceFacts):
 
     Attributes:
         steps: the screenshots with their actions, in order.
-        final: the screenshot after the last action; None: missing.
+        final: the screenshot after the last action; None if the screenshot is missing.
         status_source: a sentence for result.json about the origin of `status`; may be empty.
         actor: `human`, the name of a model, or `unknown`.
     """
@@ -143,19 +144,35 @@ class SourceTrajectory(SourceFacts):
     actor: str = "unknown"
 
     def require_steps(self, place: Path) -> None:
-        """Raises `UnreadableSourceError` for the file or folder `place` if there are no steps."""
+        """Raises an error if there are no steps.
+
+        Args:
+            place: the file or folder of the recording, for the message.
+
+        Raises:
+            UnreadableSourceError: there are no steps.
+        """
         if not self.steps:
             reason = next(iter(self.damaged), "holds no action")
             raise UnreadableSourceError(f"{place}: {reason}")
 
 
 def last_time_ms(steps: Sequence[SourceStep]) -> float:
-    """Returns the time of the last step, for a step whose own time is missing; 0 without steps."""
+    """Returns the time of the last step, as a substitute for the missing time of the next step.
+
+    Returns 0 if there are no steps.
+    """
     return steps[-1].time_ms if steps else 0.0
 
 
 def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
-    """Returns a click, a double click or a right click; `clicks` is 1, 2 or 3."""
+    """Returns an action of the type that action.json has for these clicks.
+
+    Args:
+        at: the position; None if not recorded.
+        button: left, right or middle.
+        clicks: 1, 2 or 3.
+    """
     if button == "right" and clicks == 1:
         return SourceAct(kind=ActionType.RIGHT_CLICK, at=at)
     if button == "left" and clicks == 2:
@@ -167,18 +184,18 @@ def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> Sour
 
 
 def drag(start: SourcePoint | None, end: SourcePoint | None, button: str = "left") -> SourceAct:
-    """Returns a drag. action.json names the button only if it is not the left one."""
+    """Returns a drag. The button is stated only if it is not the left one, as in action.json."""
     values = {} if button == "left" else {"button": button}
     return SourceAct(kind=ActionType.DRAG, at=start, end=end, values=values)
 
 
 def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | None:
-    """Returns a scroll in the direction of the larger of two distances.
+    """Returns a scroll in the direction of the larger of two distances; ignores the other one.
 
     Args:
-        at: the position.
-        across: notches to the right; negative: to the left.
-        down: notches downwards; negative: upwards.
+        at: the position; None if not recorded.
+        across: notches to the right; negative values mean left.
+        down: notches downwards; negative values mean up.
 
     Returns:
         The scroll; None if both distances are less than half a notch.
@@ -199,12 +216,12 @@ def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | No
 
 
 def type_text(text: str) -> SourceAct:
-    """Returns the action of typing a text."""
+    """Returns an action that types a text."""
     return SourceAct(kind=ActionType.TYPE, values={"text": text})
 
 
 def press_keys(keys: Sequence[str], presses: int = 1) -> SourceAct:
-    """Returns a hotkey: keys that are pressed together, `presses` times."""
+    """Returns a hotkey: keys that are pressed together, as often as `presses` says."""
     values: dict[str, Any] = {"keys": list(keys)}
     if presses > 1:
         values["presses"] = presses

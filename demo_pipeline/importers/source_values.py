@@ -1,7 +1,7 @@
-"""Reads values of other tools' files: JSON of unknown content, numbers, texts and times.
+"""Reads values from files of other tools: JSON of unknown content, numbers, texts and times.
 
-Nothing in these files can be trusted, so that each function says what it returns for a value of
-another type.
+The content of these files cannot be trusted. Therefore each function has a defined result for
+values of another type.
 """
 
 import json
@@ -12,19 +12,23 @@ from typing import Any
 
 from demo_pipeline.files.json_files import JsonFileError, load_json
 
-_YEAR_3000_MS = 32_503_680_000_000  # epoch milliseconds; times must be earlier
-_LONGEST_NAME = 255  # maximum length of a file's name in file systems, bytes
-_LARGEST = 1e20  # numbers must be smaller; nanoseconds of the year 3000 are 3e19
+_YEAR_3000_MS = 32_503_680_000_000  # epoch milliseconds; later times are rejected
+_LONGEST_NAME = 255  # maximum length of a file name in usual file systems, bytes
+_LARGEST = 1e20  # larger numbers are rejected; the year 3000 is 3e19 in epoch nanoseconds
 
 
 class UnreadableSourceError(Exception):
-    """A recording of another tool cannot be imported; the message names the file and the reason."""
+    """Raised if a recording of another tool cannot be imported.
+
+    The message names the file and the reason.
+    """
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """Reads a JSON file whose top value is an object.
+    """Reads a JSON file that contains an object.
 
-    Raises `UnreadableSourceError` for any other file.
+    Raises:
+        UnreadableSourceError: the file cannot be read, or contains no JSON object.
     """
     try:
         value = load_json(path)
@@ -47,9 +51,9 @@ def json_members(data: bytes) -> dict[str, Any] | None:
 def json_lines(
     path: Path, damaged: list[str], *, comment: bytes | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a JSON Lines file; lines that begin with `comment` are skipped.
+    """Yields the objects of a JSON Lines file; skips lines that begin with `comment`.
 
-    At the end, one sentence about all lines that are not objects is added to `damaged`.
+    After the last line, one sentence about all lines without a JSON object is added to `damaged`.
     """
     unreadable = 0
     first = 0
@@ -68,12 +72,12 @@ def json_lines(
 
 
 def as_object(value: Any) -> dict[str, Any]:
-    """Returns the value if it is a JSON object, else an empty one."""
+    """Returns the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Returns the value if it is a JSON list, else an empty one."""
+    """Returns the value if it is a JSON list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -86,7 +90,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
-    """Returns the values as floats; an empty list unless `number` accepts all of them."""
+    """Returns the values as floats, or an empty list if `number` rejects one of them."""
     finite = list[float]()
     for value in values:
         if (size := number(value)) is None:
@@ -108,7 +112,7 @@ def moment(milliseconds: float, where: Path) -> datetime:
 
     Args:
         milliseconds: the time.
-        where: the file that the error names.
+        where: the file that contains the time, for the error message.
 
     Raises:
         UnreadableSourceError: the time is not in the years 1970 to 2999.
@@ -119,14 +123,14 @@ def moment(milliseconds: float, where: Path) -> datetime:
 
 
 def zoneless_time(value: Any, form: str) -> datetime | None:
-    """Reads a local time without a time zone, which is taken as UTC.
+    """Parses a time without a time zone; the result has UTC, because the zone is unknown.
 
     Args:
         value: the text.
         form: the format, as for `datetime.strptime`.
 
     Returns:
-        The time; None if the value is not a text of this form.
+        The time; None if the value is not a text in this format.
     """
     try:
         return datetime.strptime(plain_text(value), form).replace(tzinfo=UTC)
@@ -135,7 +139,7 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
 
 
 def file_name(value: Any) -> str:
-    """Returns the last part of a path from any system; empty if it is no possible file name."""
+    """Returns the last part of a path from any operating system; empty if it is no file name."""
     name = PureWindowsPath(plain_text(value)).name
     try:
         is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME
@@ -147,5 +151,5 @@ def file_name(value: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Returns a text without white space at its ends; empty if the value is not a text."""
+    """Returns a text without leading and trailing white space; empty if the value is no text."""
     return value.strip() if isinstance(value, str) else ""

@@ -49,8 +49,9 @@ from demo_pipeline.trajectories.provenance import (
 )
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MOST_CACHED = 5000  # maximum number of cached versions; each takes a few kB
-# Columns of provenance.parquet that the page shows for a step and for the whole demonstration.
+_MOST_CACHED = 5000  # maximum number of cached versions of trajectories; each takes a few kB
+# Columns of provenance.parquet that the page shows for a step. Below, those that it shows for the
+# whole demonstration.
 _STEP_COLUMNS = (
     *("pts", "lead_ms", "reason_code", "leak", "unavoidable"),
     *("freshness", "tree_agreement", "tree_age_ms"),
@@ -64,7 +65,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReviewedVersion:
-    """A version of a trajectory: its folder, and the subject of decisions about it."""
+    """A version of a trajectory: its folder, and the ids and hashes for decisions about it."""
 
     folder: Path
     subject: Subject
@@ -74,24 +75,24 @@ class ReviewData:
     """Reads a store for the review page. Threads may share an instance.
 
     Args:
-        store: contains the trajectories and the decisions.
-        uploads: contain the videos.
+        store: the store with the trajectories and the decisions.
+        uploads: the uploaded recordings, which contain the videos.
     """
 
     def __init__(self, store: Store, uploads: Uploads) -> None:
         self._store = store
         self._uploads = uploads
         self.reviews = Reviews(store)
-        # Demonstration and version of its trajectory → opened version.
+        # (demonstration, version of its trajectory) → opened version.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
-        # Demonstration → version that was read, and the rows in it.
+        # Demonstration → version of the output that was read, and the rows that were read.
         self._triage_rows: dict[str, tuple[str, Json]] = {}
         self._step_rows: dict[str, tuple[str, list[Json]]] = {}
 
     def opened(self, demonstration: str, version: str = "") -> ReviewedVersion | None:
-        """Opens a version of a trajectory; for an empty `version`, the published one.
+        """Opens a version of a trajectory, or the published version if `version` is empty.
 
-        Returns None if this version is neither published nor cached by this process.
+        Returns None if the version is neither published nor cached by this process.
         """
         if cached := self._versions.get((demonstration, version)):
             return cached
@@ -119,7 +120,7 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # the page only shows a hint from this document
+        with suppress(DamagedDocument):  # without the document, the page only lacks a hint
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:
@@ -141,7 +142,9 @@ class ReviewData:
         """Returns the row of a demonstration in the queue.
 
         Args:
-            near: ids of its near-duplicates.
+            triage_row: the demonstration's row in the triage.
+            decisions: all decisions about the demonstration.
+            near: ids of the demonstration's near-duplicates.
         """
         name = triage_row["trajectory_id"]
         judgement = Judgement()
@@ -165,7 +168,10 @@ class ReviewData:
         }
 
     def steps(self) -> list[Json]:
-        """Returns the steps of all demonstrations, by id and in recorded order, for the grid."""
+        """Returns the steps of all demonstrations for the page's grid of screenshots.
+
+        The steps are sorted by demonstration id, and then in recorded order.
+        """
         self.reviews.refresh()
         decisions = self.reviews.by_demonstration()
         rows: list[Json] = []
@@ -181,7 +187,7 @@ class ReviewData:
                 is_bad = index in corrections.bad_steps
                 row = {**recorded, "review": judgement.status, "bad": is_bad}
                 if index in marks:
-                    # The box of a corrected target is in the step's tree, which is not read here.
+                    # The box of a corrected target is in the UI tree, which is not read here.
                     row |= {"points": marks[index], "box": None}
                 rows.append(row)
         return rows
@@ -217,15 +223,18 @@ class ReviewData:
         return rows
 
     def _triage_of_steps(self, name: str) -> dict[int, Json]:
-        """Returns step number → its row in the triage; empty if the triage is missing."""
+        """Returns the triage row of each step by the step's number.
+
+        The result is empty if the triage is missing.
+        """
         rows = self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
         return {row["step_index"]: row for row in rows}
 
     def _triage_row(self, demonstration: str) -> Json | None:
-        """Returns the row of a demonstration in the triage.
+        """Returns the triage row of a demonstration, which has its doubt and its signals.
 
-        If the triage is missing, the row only contains the task. Returns None if the trajectory
-        is missing, too.
+        If the triage is missing, the row contains only the task and no doubt. Returns None if the
+        trajectory is missing, too.
         """
         output = TRIAGE_STAGE.output(demonstration)
         version = self._store.published(output)
@@ -250,7 +259,10 @@ class ReviewData:
         }
 
     def demonstration(self, name: str) -> Json | None:
-        """Returns all that the page shows of a demonstration; None if it has no trajectory."""
+        """Returns everything that the page shows about a demonstration.
+
+        Returns None if the demonstration has no trajectory.
+        """
         reviewed = self.opened(name)
         if reviewed is None:
             return None
@@ -293,7 +305,7 @@ class ReviewData:
         }
 
     def _private_boxes(self, name: str) -> list[Json]:
-        """Returns the boxes with private data in screenshots, each with its step and kind."""
+        """Returns the boxes with private data in screenshots, with each box's step and kind."""
         boxes = list[Json]()
         for row in self._table(f"{REDACTIONS}/{name}", REDACTIONS_FILE):
             if row["x"] is not None:
@@ -302,7 +314,7 @@ class ReviewData:
         return boxes
 
     def _table(self, output: str, file: str) -> list[Json]:
-        """Reads the rows of a table in an output; returns none if the output is missing."""
+        """Reads the rows of a table in an output, or returns an empty list without the output."""
         try:
             folder = self._store.open(output)[0]
             return read_rows(folder / file)
@@ -312,10 +324,11 @@ class ReviewData:
     def _timeline(
         self, name: str, provenance: Iterable[ProvenanceRow], hidden: Iterable[HiddenAction]
     ) -> Json:
-        """Returns the bars of the timeline, in seconds of the video, and the clock's evidence.
+        """Returns the bars of the timeline in seconds of the video, and the evidence for the clock.
 
-        There is a bar for each step, hidden action and scan. Typing before and after a pause is one
-        bar. Actions that are neither a step nor hidden, such as those on the recorder, have none.
+        There is a bar for each step, hidden action and accessibility scan. Typing with pauses is a
+        single bar. Actions that are neither a step nor hidden, such as clicks on the recorder, have
+        no bar.
         """
         try:
             raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
@@ -350,9 +363,9 @@ class ReviewData:
         }
 
     def judged(self, subject: Subject) -> Json:
-        """Returns all decisions about a demonstration, each with whether it is stale or undone.
+        """Returns all decisions about a demonstration, each marked as stale or undone if it is so.
 
-        New decisions are read from the store first.
+        Decisions that were added to the store in the meantime are included.
         """
         self.reviews.refresh(subject.id)
         decisions = self.reviews.about(subject.id)
@@ -369,8 +382,8 @@ class ReviewData:
     def video_file(self, name: str) -> Path | None:
         """Returns the path of the video of a demonstration.
 
-        Returns None if the video was removed or replaced. Also returns None if something in the
-        demonstration is redacted, because the video would show the redacted part.
+        Returns None if the video was removed or replaced. Also returns None if a part of the
+        demonstration is redacted, because the video would show this part.
         """
         if is_shown_redacted(self._store, name):
             return None
@@ -387,7 +400,7 @@ class ReviewData:
         return path if is_processed_video else None
 
     def frame_times(self, name: str) -> list[float] | None:
-        """Returns the presentation time of each frame in seconds; None without a video."""
+        """Returns the presentation time of each frame in seconds, or None without a video."""
         path = self.video_file(name)
         if path is None:
             return None
@@ -395,7 +408,7 @@ class ReviewData:
 
 
 def _pictured_action(row: ProvenanceRow) -> Json:
-    """Returns the parts of a step's action that its tile in the grid shows."""
+    """Returns the parts of a step's action that the page's grid of screenshots shows."""
     marks = []
     for x, y in (("x", "y"), ("end_x", "end_y")):
         if row[x] is not None and row[y] is not None:
@@ -417,9 +430,9 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Returns the name of each signal and the number of its steps; most points come first.
+    """Returns the name of each signal of doubt and its number of steps, most doubt points first.
 
-    The number is 1 for a signal of the whole demonstration.
+    The number is 1 for a signal that concerns the whole demonstration.
     """
     by_points = []
     for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):

@@ -1,8 +1,8 @@
-"""Reads and writes people's decisions in the store, and removes demonstrations from the store.
+"""Reads and writes reviewers' decisions in the store, and removes demonstrations from the store.
 
 A decision is the document `reviews/<demonstration>/<id>.json`, which is written once and never
-changed. Therefore reviewers who work at the same time lose nothing, and each document needs to be
-read only once. Decisions are exchanged between stores as JSON Lines or CSV.
+changed. Therefore, reviewers who work at the same time cannot overwrite each other's decisions, and
+each document is read only once. Decisions are exchanged between stores as JSON Lines or CSV.
 """
 
 import csv
@@ -49,9 +49,9 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version, VersionName
 
 REVIEWS = "reviews"
-# Folders of documents; each contains a folder for each demonstration.
+# Folders of JSON documents in the store; each contains one folder per demonstration.
 _DOCUMENT_FOLDERS = ("quarantine", REVIEWS, "annotations")
-_JSON_COLUMNS = ("judged", "value")  # columns of a CSV file whose cells are JSON
+_JSON_COLUMNS = ("judged", "value")  # the columns of a CSV file that contain JSON
 _REMEDY = "correct the line, or leave it out"
 
 
@@ -62,7 +62,7 @@ class Reviews:
     were read before, unless their docstring says otherwise.
 
     Args:
-        store: holds the decisions as documents.
+        store: the store with the decisions.
     """
 
     def __init__(self, store: Store) -> None:
@@ -71,7 +71,10 @@ class Reviews:
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
-        """Reads new documents and forgets removed ones; an empty `demonstration` stands for all."""
+        """Reads new documents of a demonstration and forgets removed documents.
+
+        An empty `demonstration` means all demonstrations.
+        """
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
         names = [demonstration] if demonstration else list(self._read)
@@ -90,7 +93,7 @@ class Reviews:
         return sorted(decisions, key=attrgetter("order"))
 
     def by_demonstration(self) -> dict[str, list[Decision]]:
-        """Returns demonstration → decisions about it, in time order."""
+        """Returns the decisions about each demonstration, in time order."""
         decisions: defaultdict[str, list[Decision]] = defaultdict(list)
         for decision in self.all():
             decisions[decision.demonstration].append(decision)
@@ -113,22 +116,25 @@ class Reviews:
     def require_whole(self, demonstration: str) -> None:
         """Raises `DamagedDocument` if a decision about a demonstration is damaged.
 
-        The damaged decision may have marked a part of a screenshot as private. This part must not
-        be published.
+        A damaged decision may have marked a part of a screenshot as private, which must not be
+        published.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:
                 raise DamagedDocument(key)
 
     def add(self, decision: Decision) -> bool:
-        """Writes a decision, unless its id exists; returns whether it was written."""
+        """Writes a decision unless its id already exists, and returns whether it was written."""
         key = f"{REVIEWS}/{decision.demonstration}/{decision.id}.json"
         written = self._store.add_document(key, sealed(decision))
         self._read[decision.demonstration][key] = decision if written else self._load(key)
         return written
 
     def written(self, demonstration: str, decision_id: str) -> Decision | None:
-        """Reads new documents, and returns the decision with an id; None if it does not exist."""
+        """Reads new documents and returns the decision with this id.
+
+        Returns None if the decision does not exist or is damaged.
+        """
         self.refresh(demonstration)
         return self._read[demonstration].get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
 
@@ -141,17 +147,17 @@ class Reviews:
         value: Mapping[str, Any],
         decision_id: str = "",
     ) -> Decision:
-        """Checks a new decision against the trajectory, and writes it.
+        """Checks a new decision against the trajectory, writes it, and returns it.
 
-        If the id exists, the existing decision is returned and nothing is written.
+        If the id exists, nothing is written, and the existing decision is returned.
 
         Args:
-            subject: the version that was judged.
+            subject: the judged version of the trajectory.
             trajectory: folder of this version.
             author: name of the person who decides.
             kind: a key of `VALUES`.
             value: the fields of `VALUES[kind]`.
-            decision_id: 32 hex digits; empty: an id is chosen.
+            decision_id: 32 hex digits. If empty, a random id is chosen.
 
         Raises:
             DecisionError: the decision is not valid; the message says why.
@@ -182,14 +188,14 @@ class Reviews:
         return existing
 
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
-        """Returns the judgements of the demonstrations that were approved or rejected.
+        """Returns the judgements of all approved or rejected demonstrations.
 
         A demonstration with a damaged decision counts as rejected, because the decision may have
-        been a rejection. Manifests are read only for demonstrations with decisions about other
-        versions than those in `versions`.
+        been a rejection. A trajectory's manifest is read only if a decision is about another
+        version than the one in `versions`.
 
         Args:
-            versions: demonstration → the version of its trajectory.
+            versions: demonstration → the version of its trajectory to judge.
 
         Returns:
             Demonstration → judgement.
@@ -215,8 +221,8 @@ class Reviews:
         """Returns the boxes that people marked in the screenshots of this version.
 
         Returns:
-            Step number → (box, whether it is private), in time order. A box is x, y, width and
-            height in canvas pixels.
+            Step number → list of (box, whether the box is private), in the order of the decisions.
+            A box is x, y, width and height in screenshot pixels.
 
         Raises:
             DamagedDocument: a decision about the demonstration is damaged.
@@ -224,7 +230,7 @@ class Reviews:
         self.refresh(demonstration)
         self.require_whole(demonstration)
         decisions = self.about(demonstration)
-        if not decisions:  # the usual case; `subject_of` takes a while
+        if not decisions:  # avoids the slow `subject_of` in the usual case
             return {}
         boxes: defaultdict[int, list[tuple[tuple[int, int, int, int], bool]]] = defaultdict(list)
         for decision in judge(decisions, subject_of(version, demonstration)).applied:
@@ -234,7 +240,7 @@ class Reviews:
         return dict(boxes)
 
     def _load(self, key: str) -> Decision | None:
-        """Reads a document; None if it is damaged or belongs under another key."""
+        """Reads a decision. Returns None if it is damaged or its content belongs to another key."""
         data = self._store.get_document(key)
         try:
             decision = Decision.model_validate(unsealed(data or b"", key))
@@ -252,17 +258,18 @@ def _demonstration_of(key: str) -> str:
 def checked_value(
     subject: Subject, folder: Path, kind: str, value: Mapping[str, Any], seen: Iterable[Decision]
 ) -> Value:
-    """Checks the value of a decision against the trajectory, and returns it completed.
+    """Checks the value of a new decision against the trajectory, and fills in missing fields.
 
     Args:
-        subject: the version that is judged.
+        subject: the judged version of the trajectory.
         folder: folder of this version.
         kind: kind of the decision.
-        value: fields of the value, as the reviewer gave them.
-        seen: earlier decisions about the demonstration.
+        value: the fields that the reviewer gave.
+        seen: earlier decisions about the demonstration, which an undo may name.
 
     Raises:
-        DecisionError: the step, node or decision does not exist, or the action is not valid.
+        DecisionError: the value has an invalid field or action, or names a missing step, tree node
+            or decision.
     """
     no_step = DecisionError("step: the trajectory has no such step")
     if kind == "action":
@@ -285,7 +292,10 @@ def checked_value(
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """Returns the ids and hashes by which decisions refer to a version; reads only its manifest."""
+    """Returns the ids and hashes by which decisions refer to a version of a trajectory.
+
+    Only the manifest of the version is used; no file is opened.
+    """
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):
@@ -297,7 +307,7 @@ def subject_of(version: Version, demonstration: str) -> Subject:
 
 
 def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
-    """Returns decisions as the text of a file: CSV for the suffix `.csv`, else JSON Lines."""
+    """Formats decisions as CSV if the file's suffix is `.csv`, otherwise as JSON Lines."""
     if suffix != ".csv":
         return "".join(json_bytes(decision, compact=True).decode() for decision in decisions)
     text = io.StringIO()
@@ -312,7 +322,7 @@ def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
 
 
 def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
-    """Reads decisions from CSV (a file that ends in `.csv`) or JSON Lines.
+    """Reads decisions from a `.csv` file, or from JSON Lines in a file with another suffix.
 
     Returns:
         The decisions, and a problem for each line that is not a valid decision.
@@ -339,24 +349,24 @@ def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
 
 
 def _numbered_lines(text: str, suffix: str) -> Iterator[tuple[int, str | dict[str, str]]]:
-    """Yields the number and content of each line. For CSV, the content is column → cell."""
+    """Yields each line with its number. A line of CSV is a mapping from column to cell."""
     if suffix != ".csv":
         yield from enumerate(text.split("\n"), 1)
         return
     table = csv.DictReader(io.StringIO(text, newline=""), restval="")
     if "id" not in (table.fieldnames or ()):
-        yield 1, {"": ""}  # is not a valid decision: the caller reports a problem in line 1
+        yield 1, {"": ""}  # not a valid decision, so that the caller reports a problem in line 1
         return
     for row in table:
         yield table.line_num, row
 
 
 def _decision_of(line: str | dict[str, str], file: str) -> Decision:
-    """Converts a line to a decision; columns that a spreadsheet program added are ignored.
+    """Converts a line to a decision, and ignores columns that a spreadsheet program added.
 
     Raises:
-        ValidationError: the line is not a decision.
-        JsonFileError: the line, or a cell with JSON, is not JSON.
+        ValidationError: the line is not a valid decision.
+        JsonFileError: the line, or a cell that must contain JSON, is not JSON.
     """
     if isinstance(line, str):
         return Decision.model_validate(parse_json(line, file))
@@ -367,14 +377,20 @@ def _decision_of(line: str | dict[str, str], file: str) -> Decision:
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
-    """Yields each decision with its state.
+    """Yields each decision about the published trajectories with its state.
 
-    The state is `holds` (it applies), `replaced` (by a later one about the same thing), `stale`,
-    `undone`, `undo` (it undoes another decision) or `no trajectory`.
+    The states are:
+
+    - `holds`: the decision applies.
+    - `replaced`: a later decision of the same kind about the same step applies instead.
+    - `stale`: the judged steps have changed.
+    - `undone`: another decision took the decision back.
+    - `undo`: the decision takes back another decision.
+    - `no trajectory`: the demonstration has no published trajectory.
 
     Args:
-        store: contains the decisions and the trajectories.
-        ids: ids of demonstrations; empty: all demonstrations.
+        store: the store with the decisions and the trajectories.
+        ids: ids of demonstrations. If empty, the decisions about all demonstrations are yielded.
     """
     reviews = Reviews(store)
     reviews.refresh()
@@ -404,10 +420,10 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
     """Adds decisions that were exported from another store.
 
-    Decisions that apply to a trajectory of this store are checked like new ones.
+    A decision that applies to a trajectory of this store is checked like a new decision.
 
     Returns:
-        The number of added decisions, and a problem for each decision that is not valid here.
+        The number of added decisions, and a problem for each decision that could not be added.
     """
     reviews = Reviews(store)
     added = 0
@@ -423,7 +439,10 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
 
 
 def _check_imported(store: Store, decision: Decision) -> None:
-    """Raises `DecisionError` if a decision applies to a trajectory here and is not valid for it."""
+    """Raises `DecisionError` if a decision is not valid for the trajectory that it applies to.
+
+    A decision that applies to no trajectory of this store is accepted unchecked.
+    """
     output = f"trajectories/{decision.demonstration}"
     if isinstance(decision.value, Undo):
         return
@@ -441,8 +460,9 @@ class HeldOutputs:
     """The outputs that contain a demonstration.
 
     Attributes:
-        own: outputs that contain no other demonstration.
-        datasets: datasets that were built from the demonstration, or from another such dataset.
+        own: names of the outputs that contain only this demonstration.
+        datasets: names of the datasets that were built from this demonstration, directly or through
+            another dataset.
     """
 
     own: frozenset[str]
@@ -450,10 +470,11 @@ class HeldOutputs:
 
 
 def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> HeldOutputs:
-    """Finds the outputs that contain a demonstration; `forget_demonstration` removes them.
+    """Finds the outputs that contain a demonstration, so that they can be removed.
 
     Args:
-        demonstration: the id.
+        store: the store with the outputs.
+        demonstration: the id of the demonstration.
         stages: names of the stages whose outputs each contain a single demonstration.
     """
     versions = list(store.versions())
@@ -465,7 +486,7 @@ def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> Hel
         if name not in own and is_dataset:
             datasets.append((name, version))
     held: set[str] = set()
-    # The demonstration, and the stages of the datasets that contain it.
+    # The demonstration, and the names of the stages whose datasets contain it.
     sources: set[str] = {demonstration}
     while True:
         new_names = set[str]()
@@ -493,24 +514,26 @@ def forget_demonstration(
 ) -> tuple[list[str], list[str], int]:
     """Removes every version of a demonstration from a store, and every dataset that contains it.
 
-    All are removed at once, without the usual grace period: readers of an old version get an
-    error. After a crash, the call can be repeated. Datasets are removed first, because the outputs
-    and documents of the demonstration are needed to find them.
+    The files are removed at once, without the usual grace period, so a process that reads an old
+    version gets an error. After a crash, the call can be repeated. Datasets are removed first,
+    because the demonstration's outputs and documents are needed to find the datasets.
 
     Args:
-        demonstration: the id.
-        stages: see `outputs_of`.
+        store: the store to remove from.
+        demonstration: the id of the demonstration.
+        stages: names of the stages whose outputs each contain a single demonstration.
 
     Raises:
-        StorageError: the demonstration is being built, so that its outputs would be written again;
-            or the document of the splits is damaged.
+        StorageError: the demonstration is being built, so its outputs would be written again. Also
+            raised if the document that remembers the splits is damaged.
 
     Returns:
-        The removed outputs of the demonstration; the removed datasets, which the next run builds
-        again; and the number of removed quarantine records, decisions and annotations.
+        The names of the removed outputs of the demonstration, the names of the removed datasets,
+        and the number of removed quarantine records, decisions and annotations. The next run builds
+        the datasets again.
     """
     outputs = outputs_of(store, demonstration, stages)
-    read_split_memory(store)  # if the document is damaged, raises before anything is removed
+    read_split_memory(store)  # raises for a damaged document before anything is removed
     require_idle(store, demonstration)
     held = sorted(outputs.datasets)
     for name in (*held, *sorted(outputs.own | store.local.traces(demonstration))):
@@ -532,12 +555,15 @@ def require_idle(store: Store, demonstration: str) -> None:
 
 
 def _holds(version: Version | None, sources: Collection[str], demonstration: str) -> bool:
-    """Whether a dataset was built from the demonstration or from a stage in `sources`.
+    """Returns whether a dataset may contain a demonstration.
 
     Args:
-        version: the dataset's version; None: the manifest cannot be read, so that True is returned.
-        sources: the demonstration, and names of stages.
-        demonstration: the id; datasets with links to files of the demonstration count, too.
+        version: the dataset's version. If None, its manifest cannot be read, and the result is
+            True.
+        sources: the id of the demonstration, and the names of stages whose datasets contain it. A
+            dataset that was built from one of these sources contains the demonstration.
+        demonstration: the id of the demonstration. A dataset that links to its files contains it,
+            too.
     """
     if version is None:
         return True

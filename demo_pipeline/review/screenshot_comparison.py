@@ -1,7 +1,7 @@
-"""Compares screenshots: counts differences, and finds torn ones and near-duplicates.
+"""Counts differences between screenshots, and finds torn screenshots and near-duplicates.
 
-A screenshot is compared by its cells (the mean brightness of small squares) and by its hash.
-observation/frames/screenshot_files.py computes both. Coordinates are canvas pixels.
+Screenshots are compared by their cells (the mean brightness of small squares) and by a perceptual
+hash. observation/frames/screenshot_files.py computes both. Coordinates are screenshot pixels.
 """
 
 from collections import defaultdict
@@ -13,13 +13,18 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-# A cell differs if its mean brightness (0 to 255) differs by more. The noise of x264 is smaller.
+# A cell counts as changed if its mean brightness (0 to 255) differs by more than this. The noise of
+# x264 is smaller.
 CHANGED = 8
-# Box of a pointer (arrow or hand): left, top, right and bottom, pixels from the pointed position.
+# Bounding box of a mouse pointer (arrow or hand): left, top, right and bottom, in pixels from the
+# pointed position.
 POINTER = (-10, -6, 24, 34)
-TORN_OTHER = 0.3  # two parts show different screens if more than this share of their cells differ
-TORN_SAME = 0.03  # two parts show the same screen if at most this share of their cells differ
-TORN_ROWS = 8  # rows of cells; a part with fewer rows may be a bar of the same screen
+# Two images show different screens if more than this share of their cells differ.
+TORN_OTHER = 0.3
+TORN_SAME = 0.03  # they show the same screen if at most this share of their cells differ
+# Minimum rows of cells in each part of a torn screenshot. A smaller part may be a toolbar or a
+# status bar of the same screen.
+TORN_ROWS = 8
 # Demonstrations are near-duplicates if the hashes of corresponding steps differ in at most
 # `NEAR_BITS` of 64 bits, and on average in at most `NEAR_MEAN_BITS` bits.
 NEAR_BITS = 8
@@ -32,7 +37,10 @@ def different_cells(
     """Returns how many of the 32,400 cells differ between two screenshots.
 
     Args:
-        pointers: where either screenshot shows the pointer; cells under it are not compared.
+        before: the first screenshot.
+        after: the second screenshot.
+        pointers: positions of the mouse pointer in both screenshots. Cells under a pointer are not
+            compared.
     """
     different = cv2.absdiff(before.cells, after.cells) > CHANGED
     for x, y in pointers:
@@ -48,33 +56,34 @@ def different_cells(
 
 
 def torn(before: ScreenshotFacts, screenshot: ScreenshotFacts, after: ScreenshotFacts) -> bool:
-    """Whether one part of a screenshot shows the old screen and the other part the new one.
+    """Returns whether a screenshot shows two different screens above and below a horizontal line.
 
-    The parts are above and below a horizontal line across the whole screen. One part is the same as
-    in the screenshot `before`, and differs from the screenshot `after`. The other part is the same
-    as in `after`, and differs from `before`.
+    One part of a torn screenshot is the same as in the earlier screenshot `before`, and differs
+    from the later screenshot `after`. The other part is the same as in `after`, and differs from
+    `before`.
     """
     old = (cv2.absdiff(screenshot.cells, before.cells) > CHANGED).mean(axis=1)
     new = (cv2.absdiff(screenshot.cells, after.cells) > CHANGED).mean(axis=1)
     both = np.stack([old, new])
     rows = np.arange(1, len(old))
-    # For each line: the share of different cells above it and below it, shape (old or new, line).
+    # Share of different cells above and below each possible line. Axis 0 is the compared
+    # screenshot (`before`, `after`), axis 1 is the line.
     above = (np.cumsum(both, axis=1)[:, :-1] / rows)[:, TORN_ROWS:-TORN_ROWS]
     below = (np.cumsum(both[:, ::-1], axis=1)[:, -2::-1] / rows[::-1])[:, TORN_ROWS:-TORN_ROWS]
-    # In the first row, the part above the line is old; in the second row, the part above is new.
+    # Row 0 tests for an old part above a new part, and row 1 for a new part above an old part.
     same = np.maximum(above, below[::-1])
     changed = np.minimum(below, above[::-1])
     return bool(((same <= TORN_SAME) & (changed > TORN_OTHER)).any())
 
 
 def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
-    """Returns groups of two or more demonstrations that are nearly the same, sorted by id.
+    """Returns groups of two or more near-duplicate demonstrations, sorted by id.
 
-    Such demonstrations have the same task group and action types, and similar screenshots at each
-    step. A group contains every demonstration that is nearly the same as any member.
+    Near-duplicates have the same task group and action types, and similar screenshots at each step.
+    A group contains every demonstration that is a near-duplicate of any member.
 
     Args:
-        rows: of the table `triage`; rows without `picture_hashes` are ignored.
+        rows: the demonstrations' rows of the triage. Rows without `picture_hashes` are ignored.
 
     Returns:
         Sets of demonstration ids.
@@ -91,7 +100,10 @@ def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
 
 
 def _grouped_by_hashes(rows: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
-    """Groups demonstrations with the same number of steps by the hashes of their screenshots."""
+    """Groups demonstrations by similar hashes of their screenshots.
+
+    All demonstrations must have the same number of steps.
+    """
     rows = sorted(rows, key=lambda row: row["trajectory_id"])
     numbers = list[list[int]]()
     for row in rows:
@@ -101,7 +113,7 @@ def _grouped_by_hashes(rows: Sequence[Mapping[str, Any]]) -> list[frozenset[str]
     ungrouped = list(range(len(rows)))
     while ungrouped:
         group = [ungrouped.pop(0)]
-        for member in group:  # the loop also visits the members that it appends
+        for member in group:  # the loop also visits members that are appended inside the loop
             bits = np.bitwise_count(hashes[ungrouped] ^ hashes[member])
             near = (bits.max(axis=1, initial=0) <= NEAR_BITS) & (
                 bits.sum(axis=1) <= NEAR_MEAN_BITS * max(1, bits.shape[1])

@@ -1,9 +1,9 @@
 """The server of the review page, which only answers requests from this machine.
 
-Checks and routes the requests. A page of another site can neither read nor write: each address
-contains a random token, the header `Host` must name this machine, and the header `Origin` must name
-the review page. `review_data` reads the data; `page.html`, `page.js` and `page.css` are the page
-itself.
+This module checks and routes the requests. Pages of other sites can neither read nor write data:
+each address contains a random token, the header `Host` must name this machine, and the header
+`Origin` must name the review page. `review_data` reads the data. The page itself consists of
+`page.html`, `page.js` and `page.css`.
 """
 
 from functools import partial
@@ -29,9 +29,10 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-# Maximum bytes of a request with a decision. A text of `MOST_TEXT` characters has at most a tenth.
+# Maximum bytes of a request with a decision. The longest text that a decision may have takes at
+# most about a tenth of this.
 _LARGEST_DECISION = 2**20
-_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # kind in an address → file
+_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # last part of an address → file
 _POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -46,12 +47,12 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 
 
 class Guard:
-    """Passes on the requests of the review page, and refuses the requests of other sites.
+    """ASGI middleware that accepts requests of the review page and refuses those of other sites.
 
-    Each answer gets headers that make browsers prevent pages of other sites from using the answer.
+    Each response gets headers with which browsers keep other sites from using the response.
 
     Args:
-        app: gets the requests that are not refused.
+        app: the application that answers the accepted requests.
         token: the first part of every path.
         hosts: the values of the header `Host` that name this server.
     """
@@ -62,9 +63,9 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, as ASGI defines it."""
+        """Answers a request or passes it to the application, as an ASGI application."""
         if scope["type"] != "http":
-            return  # the server then closes the websocket
+            return  # without an answer, the web server closes the websocket
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -76,7 +77,7 @@ class Guard:
         await answer(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> str:
-        """Returns why a request is refused; empty: it is not refused."""
+        """Returns why a request is refused, or an empty string if it is accepted."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self._hosts:
@@ -91,7 +92,7 @@ class Guard:
 
 
 class SentDecision(Document):
-    """A decision as the page sends it. If an id is sent again, it is the same decision."""
+    """A decision as the page sends it. A repeated id means that the page sent a decision again."""
 
     id: DecisionId
     version: str
@@ -100,11 +101,11 @@ class SentDecision(Document):
 
 
 def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
-    """Returns the ASGI application of the server.
+    """Builds the ASGI application of the review page.
 
     Args:
-        data: reads what the page shows.
-        author: the author of the decisions that are made on the page.
+        data: reads the data for the page from the store.
+        author: name of the person whose decisions are made on the page.
         token: the first part of every path.
         port: the port on which the server listens.
     """
@@ -131,12 +132,16 @@ def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
 
 
 def _page_file(name: str, request: Request) -> Response:  # noqa: ARG001 - a route passes it
-    """Answers with a file of the page itself."""
+    """Sends one of the page's own files, such as `page.js`."""
     return _sent(Path(__file__).with_name(name))
 
 
 def _name(request: Request) -> str:
-    """Returns the demonstration id in the path; answers with 404 if it is no possible id."""
+    """Returns the demonstration id in the request's path.
+
+    Raises:
+        HTTPException: the text is not a possible id; the answer is 404.
+    """
     name = str(request.path_params["name"])
     if not is_safe_id(name):
         raise HTTPException(404)
@@ -156,9 +161,9 @@ def _sent(path: Path | None) -> Response:
 
 
 def _file(data: ReviewData, request: Request) -> Response:
-    """Answers with a screenshot or a UI tree of a version that the page shows or has shown.
+    """Sends a screenshot or UI tree of a trajectory version that the page shows or has shown.
 
-    The path of the file is made of checked values only; no text of the address is put into it.
+    The file's path is built only from checked values, never from text of the address.
     """
     version = request.path_params["version"]
     step = request.path_params["step"]
@@ -170,7 +175,7 @@ def _file(data: ReviewData, request: Request) -> Response:
 
 
 async def _decide(data: ReviewData, author: str, request: Request) -> Response:
-    """Reads a decision from a request, and writes it or answers why it is not valid."""
+    """Stores the decision in a request, or answers with the reasons why it is not valid."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -184,7 +189,7 @@ async def _decide(data: ReviewData, author: str, request: Request) -> Response:
 
 
 def _decided(data: ReviewData, author: str, name: str, sent: SentDecision) -> Response:
-    """Writes a decision, and answers with all decisions about the demonstration."""
+    """Stores a decision, and answers with all decisions about the demonstration."""
     reviewed = data.opened(name, sent.version)
     try:
         if reviewed:

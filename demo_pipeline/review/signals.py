@@ -1,8 +1,9 @@
 """Signals of doubt: reasons why a step or a demonstration may be wrong, found without a model.
 
-Defines each signal with its points, and pure functions that find the signals. Signals order the
-queue of the review page and are shown there; they filter nothing. `screenshot_comparison` compares
-screenshots, and `triage` reads the facts from the outputs of earlier stages.
+This module defines each signal with its points, and pure functions that find the signals. The
+review page shows the signals and orders its queue by them; no data is filtered by signals.
+`screenshot_comparison` compares screenshots, and `triage` reads the facts from the outputs of
+earlier stages.
 """
 
 import re
@@ -27,8 +28,9 @@ class Signal:
     """A reason to doubt a step or a demonstration.
 
     Attributes:
-        points: the points that the signal adds to the doubt, see `doubt`.
-        definition: says when a step or demonstration has the signal.
+        name: name of the signal in tables and on the review page.
+        points: the weight of the signal in the score of doubt, which `doubt` computes.
+        definition: a phrase for people that says when a step or demonstration has the signal.
     """
 
     name: str
@@ -36,32 +38,40 @@ class Signal:
     definition: str
 
 
-# Limits of the signals.
-IDLE_S = 10.0  # seconds without input; reading alone takes less time (as in `waits.READING_S`)
-STRAIGHT = 0.4  # distance ÷ length of the pointer's path; direct movements of people: 0.8 to 1
-SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target and no signal
-CORRECTED_SHARE = 20.0  # deletions per hundred typed characters; more are a signal
-MOST_CORRECTIONS = 3  # fewer deletions are never a signal
-PACE = (0.7, 25.0)  # usual characters a second; the fastest typists in the world reach 18
+# Thresholds of the signals.
+# `hesitation`: more seconds without input. Reading takes less time, as in `waits.READING_S`.
+IDLE_S = 10.0
+# `wandering`: a smaller ratio of distance to length of the pointer's path. Direct movements of
+# people have 0.8 to 1.
+STRAIGHT = 0.4
+SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
+CORRECTED_SHARE = 20.0  # `corrections`: more deletions per hundred typed characters
+MOST_CORRECTIONS = 3  # `corrections`: minimum number of deletions
+# `pace`: fewer or more typed characters a second. The fastest typists in the world reach 18.
+PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
-AGAIN_S = 2.0  # maximum time between a click and its repetition, seconds
-AGAIN_PX = 8.0  # maximum distance between a click and its repetition, canvas pixels
-ALONE_S = 3.0  # seconds after an action in which the screen may still respond to it
-# Seconds; shorter waits are a signal. Pauses of at least 2 s (`ActionSettings.pause_ms`) become
-# waits.
+AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
+AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
+ALONE_S = 3.0  # a screen change later than this many seconds is no response to an action
+# `short_wait`: a shorter wait, in seconds. Pauses of at least 2 s (`ActionSettings.pause_ms`)
+# become waits.
 NEAR_PAUSE_S = 2.5
-FROZEN_STEPS = 3  # minimum number of successive pointing steps with the same screenshot
-FROZEN_MOVE_PX = 50.0  # canvas pixels; the pointer moves further between two such steps
-UNUSED_SHARE = 0.5  # share of the video that is before the first and after the last action
-UNUSED_S = 15.0  # seconds of the video before the first and after the last action, together
-# Difference between the duration in meta.json and that of the video, seconds. Recorders round to
+FROZEN_STEPS = 3  # `frozen`: minimum number of successive pointing steps with the same screenshot
+FROZEN_MOVE_PX = 50.0  # `frozen`: minimum pointer move between such steps, screenshot pixels
+# `unused_time`: a larger share of the video, and more seconds of it, before the first and after the
+# last action.
+UNUSED_SHARE = 0.5
+UNUSED_S = 15.0
+# `duration`: a larger difference in seconds between meta.json and the video. Recorders round to
 # seconds.
 DURATION_S = 3.0
-DURATION_SHARE = 0.1  # the same difference as a share of the video's duration
-CLOCK_SCORE = 1 / 3  # share of moves that the video confirms; 0.34 to 0.91 for correct real clocks
-CLOCK_MS = 500.0  # uncertainty of the clock; a screen responds to a click within this time
-FLAGGED = 1.0  # minimum doubt of a demonstration that is flagged as worth a look
-MOST_COUNTED = 3  # number of steps with the same signal that add to the doubt; others add nothing
+DURATION_SHARE = 0.1  # `duration`: a larger share of the video's duration, in addition
+# `clock`: the video confirms a smaller share of the pointer's moves. Correct clocks of real
+# recordings have 0.34 to 0.91.
+CLOCK_SCORE = 1 / 3
+CLOCK_MS = 500.0  # `clock`: a larger uncertainty; a screen responds to a click within this time
+FLAGGED = 1.0  # minimum doubt of demonstrations that are flagged for a reviewer's attention
+MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the doubt
 
 STEP_SIGNALS = (
     Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
@@ -107,15 +117,15 @@ DEMONSTRATION_SIGNALS = (
 
 @dataclass(frozen=True)
 class StepFacts:
-    """The facts about a step in which its signals are found.
+    """The facts about a step from which its signals are derived.
 
     Attributes:
-        written: content of its action.json.
-        row: its row of provenance.parquet.
+        written: content of the step's action.json.
+        row: the step's row of provenance.parquet.
         action: the recorded action from which the step was made.
-        screenshot: its screenshot.
-        window: name of the top-level window that contains its target; empty: unknown.
-        pointers: canvas points at which its screenshot shows the pointer.
+        screenshot: facts about the step's screenshot.
+        window: name of the top-level window that contains the step's target; empty if unknown.
+        pointers: positions of the pointer in the step's screenshot, in screenshot pixels.
     """
 
     written: StepAction
@@ -137,11 +147,14 @@ class StepFacts:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The canvas points of the action: none, one, or the two ends of a drag."""
+        """The points of the action in screenshot pixels: none, one, or the two ends of a drag."""
         return points(self.written)
 
     def distance(self, other: "StepFacts") -> float:
-        """Canvas pixels between the first points of two steps; infinite if a step has none."""
+        """Returns the distance between the first points of two steps in screenshot pixels.
+
+        Returns infinity if either step has no point.
+        """
         if not self.places or not other.places:
             return inf
         return dist(self.places[0], other.places[0])
@@ -149,19 +162,19 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about a demonstration in which its signals are found.
+    """The facts about a demonstration from which its signals are derived.
 
     Attributes:
         steps: facts about each step, in order.
-        final: the final screenshot.
+        final: facts about the final screenshot.
         inputs: pointer and keyboard events in time order.
         changes_ms: times of large changes of the screen, epoch milliseconds.
         words: all texts of the task, joined.
-        recorder_windows: words in titles of the recorder's windows, without the words that the
-            task mentions.
-        meta_s: duration in seconds, as meta.json says.
+        recorder_windows: words that identify windows of the recorder by their titles. Words that
+            the task mentions are left out.
+        meta_s: duration of the recording according to meta.json, in seconds.
         video_ms: times of the first and the last frame, epoch milliseconds.
-        clock_score: share of the pointer's moves that the video confirms; None: not measured.
+        clock_score: share of the pointer's moves that the video confirms; None if not measured.
     """
 
     steps: Sequence[StepFacts]
@@ -175,14 +188,14 @@ class Facts:
     clock_score: float | None = None
 
     def screenshot(self, place: int) -> ScreenshotFacts:
-        """Returns the screenshot of the step at a place; for places after all steps, `final`."""
+        """Returns the screenshot of the step at index `place`, or `final` after the last step."""
         if place < len(self.steps):
             return self.steps[place].screenshot
         return self.final
 
 
 _TIME = attrgetter("time")
-# How a step can be taken back → hotkeys that do so; a button with this word as name does so, too.
+# Way of taking a step back → the hotkeys for it. A click on a button with this name counts, too.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -191,11 +204,11 @@ _TAKING_BACK = {
 
 @dataclass
 class SignalsFound:
-    """The signals of a step or a demonstration.
+    """The signals and measurements of a step or a demonstration.
 
     Attributes:
         signals: names of the signals.
-        values: column of the triage table → measured value.
+        values: name of a column in the tables of the triage → measured value.
     """
 
     signals: set[str] = field(default_factory=set)
@@ -229,8 +242,9 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     """Yields `no_effect` if the step should have changed the screen and did not.
 
     Args:
-        place: index in `facts.steps`.
-        values: gets the measured values.
+        facts: the facts about the demonstration.
+        place: index of the step in `facts.steps`.
+        values: a dictionary to which the measured values are added.
     """
     step = facts.steps[place]
     after = facts.screenshot(place + 1)
@@ -243,24 +257,28 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["changed_share"] = changed / step.screenshot.cells.size
     if changed or step.kind is ActionType.WAIT or step.screenshot.missing or after.missing:
         return
-    if {"c", "s"} & step.keys:  # copying and saving may show nothing
+    if {"c", "s"} & step.keys:  # copying and saving may not change the screen
         return
     target = step.written.target_element
-    # The pointer may cover a check mark, and the caret in a field may blink.
+    # The pointer may hide a new check mark, and a blinking caret in a field may be invisible.
     hidden_effect = {Role.CHECKBOX, Role.RADIOBUTTON, Role.TEXTFIELD, Role.TEXTAREA, Role.COMBOBOX}
     if target and target.role in hidden_effect and step.kind is not ActionType.TYPE:
         return
-    # Without a known target, the step may have moved the focus for the keys that follow.
+    # A step without a known target, followed by keys, may have moved the focus invisibly.
     keys_follow = following is not None and following.kind in {ActionType.TYPE, ActionType.HOTKEY}
     if target or not keys_follow:
         yield "no_effect"
 
 
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
-    """Returns how the next step takes this one back: undo, back, escape or again; or None.
+    """Returns how the next step takes a step back, or None if it does not.
+
+    The result is `undo`, `back` (navigation), `escape` (the key Escape), or `again` (the same
+    action once more).
 
     Args:
-        place: index in `facts.steps`.
+        facts: the facts about the demonstration.
+        place: index of the step in `facts.steps`.
         values: measured values of the step.
         no_effect: whether the step has the signal `no_effect`.
     """
@@ -281,7 +299,7 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
         if is_same_action and gap_s <= AGAIN_S:
             return "again"
         return None
-    # After the next step, the screen must look as it did before the judged step.
+    # The step was taken back only if the screen looks the same before it and after the next step.
     after = facts.screenshot(place + 2)
     changed = bool(values["changed_share"]) and not after.missing
     pointers = (*step.pointers, *following.pointers, *step.places, *following.places)
@@ -295,7 +313,13 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
 
 
 def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
-    """Yields `short_wait`, `discontinuity` and `hesitation`; see `_effect` for the arguments."""
+    """Yields those of the signals `short_wait`, `discontinuity` and `hesitation` that a step has.
+
+    Args:
+        facts: the facts about the demonstration.
+        place: index of the step in `facts.steps`.
+        values: a dictionary to which the measured values are added.
+    """
     step = facts.steps[place]
     is_wait = step.kind is ActionType.WAIT
     if is_wait and step.written.parameters.seconds < NEAR_PAUSE_S:  # type: ignore[attr-defined]
@@ -320,13 +344,13 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
-    """Yields `wandering` if the pointer made a detour, and puts the measure into `values`."""
+    """Yields `wandering` if the pointer made a detour, and adds the measurement to `values`."""
     start_ms = step.action.pre_move_ms
     x = step.action.x
     y = step.action.y
     if start_ms is None or x is None or y is None:
         return
-    # The event before the first move shows where the pointer had rested.
+    # The path starts at the event before the first move, which shows where the pointer rested.
     first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)
     moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
     path = list[tuple[float, float]]()
@@ -344,7 +368,7 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
 
 
 def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str]:
-    """Yields `corrections` and `pace`, and puts the measured values into `values`."""
+    """Yields `corrections` and `pace` if typing has these signals, and fills `values`."""
     if step.kind is not ActionType.TYPE:
         return
     lines = set(step.action.events)
@@ -387,9 +411,9 @@ def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
 
 
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
-    """Yields the indexes of successive pointing steps whose screenshot stays the same.
+    """Yields the indexes of steps in a run of pointing steps with the same screenshot.
 
-    The pointer moves between these steps, so that their screenshots should differ.
+    The pointer moves between these steps, so their screenshots should differ.
     """
     runs: list[list[int]] = []
     for place, step in enumerate(steps):
@@ -407,7 +431,7 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 
 
 def _off_task_tail(facts: Facts) -> range:
-    """Returns the indexes of the last steps if their windows have nothing to do with the task.
+    """Returns the indexes of the last steps whose windows seem unrelated to the task.
 
     The result is the longest run of steps at the end whose windows share no word with the task or
     with the windows of earlier steps. The run has at least two and at most half of all steps.
@@ -424,12 +448,12 @@ def _off_task_tail(facts: Facts) -> range:
 
 
 def _words(text: str) -> set[str]:
-    """Returns the words of at least three letters, without regard to case."""
+    """Returns the words with at least three letters in lower case."""
     return set(re.findall(r"\w{3,}", text.casefold()))
 
 
 def demonstration_signals(facts: Facts) -> SignalsFound:
-    """Returns the signals of the demonstration as a whole."""
+    """Returns the signals of the whole demonstration: `unused_time`, `duration` and `clock`."""
     signals = set[str]()
     unused_s = 0.0
     first_ms, last_ms = facts.video_ms
@@ -454,10 +478,10 @@ def demonstration_signals(facts: Facts) -> SignalsFound:
 
 
 def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
-    """Returns the doubt about a demonstration or a step: the sum of the points of its signals.
+    """Returns the score of doubt for a demonstration or a step: the sum of its signals' points.
 
     A signal of the whole demonstration counts once. A signal of steps counts once for each step
-    that has it, at most three times.
+    that has the signal, but at most three times.
 
     Args:
         counts: name of a signal → number of steps that have it.

@@ -1,7 +1,7 @@
-"""The stage `triage`: tables with the signals of doubt of each step and of the demonstration.
+"""The stage `triage`: writes tables with the signals of doubt about a demonstration and its steps.
 
-Declares the tables, and reads facts from the outputs of earlier stages. The module `signals` finds
-the signals in these facts.
+This module declares the tables, and reads facts from the outputs of earlier stages. The module
+`signals` derives the signals from these facts.
 """
 
 from bisect import bisect_right
@@ -150,7 +150,9 @@ TRIAGE_SCHEMA = described_schema(
 
 
 def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes the tables; returns counts and the doubt, without any text of the task.
+    """Writes the tables of the triage, and returns the summary of the stage.
+
+    The summary has counts and the score of doubt, without any text of the task.
 
     Args:
         inputs: the recording, the outputs of earlier stages, and the settings.
@@ -202,14 +204,15 @@ def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict
 
 
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
-    """Reads the trajectory, and the facts in which its signals are found.
+    """Reads the trajectory, and the facts from which its signals are derived.
 
-    Facts about screenshots are read from a table of the stage `screenshots`. A screenshot that is
-    not in the table is read itself.
+    Facts about screenshots come from a table that the stage `screenshots` wrote. If a screenshot is
+    not in the table, its facts are computed from the image.
     """
     folders = inputs.folders
     manifest = inputs.recording
-    # These facts are read first, while little memory is in use: reading takes twice their memory.
+    # The screenshot facts are read first, while little memory is in use, because reading takes
+    # twice the memory of the result.
     screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
@@ -257,12 +260,12 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
 
 
 def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterator[Action]:
-    """Yields the actions; typing that continues after a pause is joined to its beginning.
+    """Yields the actions, with typing after a pause joined to the typing before the pause.
 
     Args:
-        actions: as recorded.
-        listed: indexes of the actions that are steps or hidden actions of their own. They are not
-            joined.
+        actions: the recorded actions.
+        listed: indexes of actions that are steps or hidden actions themselves, and are therefore
+            not joined to an earlier action.
     """
     rows = []
     for action in actions:
@@ -275,11 +278,14 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
 def _pointer(
     pointer_events: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
 ) -> tuple[tuple[float, float], ...]:
-    """Returns the canvas point of the pointer in a step's screenshot; empty if it is unknown.
+    """Returns the position of the pointer in a step's screenshot, or an empty tuple if unknown.
+
+    The result is a tuple with a single point (x, y) in screenshot pixels.
 
     Args:
         pointer_events: events with positions, in time order.
         row: row of the step in provenance.parquet.
+        evidence: evidence of the stage `screenshots`, which has the clock.
     """
     if row["pts"] is None:
         return ()
@@ -294,7 +300,10 @@ def _pointer(
 
 
 def target_window(step: StepFiles) -> str:
-    """Returns the name of the top-level window that contains a step's target; empty: unknown."""
+    """Returns the name of the top-level window that contains a step's target.
+
+    Returns an empty string if the window is unknown.
+    """
     if step.action.target_element is None:
         return ""
     tree = parse_json(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
@@ -310,18 +319,18 @@ def target_window(step: StepFiles) -> str:
 
 
 def read_demonstration(folder: Path) -> dict[str, Any]:
-    """Reads the row of the demonstration from the stage's output."""
+    """Reads the demonstration's row from an output of the stage `triage`."""
     row: dict[str, Any] = msgspec.json.decode((folder / QUEUE_FILE).read_bytes())
     return row
 
 
 def read_steps(folder: Path) -> list[dict[str, Any]]:
-    """Reads the rows of the steps from the stage's output."""
+    """Reads the steps' rows from an output of the stage `triage`."""
     return read_rows(folder / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks columns, values and steps of the tables, and that the JSON has the same row."""
+    """Checks that both tables and the JSON file are valid and agree with the trajectory."""
     problems = differing_files(out, {}, {TRIAGE_STEPS_FILE, DEMONSTRATION_FILE, QUEUE_FILE})
     problems = problems or schema_problems(out / TRIAGE_STEPS_FILE, TRIAGE_STEPS_SCHEMA)
     problems = problems or schema_problems(out / DEMONSTRATION_FILE, TRIAGE_SCHEMA)

@@ -1,1 +1,1 @@
-"""Decides which outputs to build, and builds them: graph, workers, quarantine, discovery."""
+"""Decides which outputs to build, runs the builds, and quarantines rejected demonstrations."""

@@ -1,8 +1,9 @@
 """Opens the committed trajectories, from which datasets and evaluations are built.
 
-This module decides which demonstrations the datasets contain, which files of records they read, and
-what the recipe of a dataset contains about each trajectory. Demonstrations with damaged records are
-left out; the number and the names of these demonstrations are returned.
+The records of a demonstration are its training examples in several formats. This module decides
+which demonstrations the datasets contain, and which files of their records the datasets read. It
+also computes the fingerprints by which a dataset notices that a trajectory changed. Demonstrations
+with damaged records are left out, and their number and names are returned.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-SPLITS = "splits"  # name of the recipe input for the splits of all trajectories
+SPLITS = "splits"  # key of the fingerprint of all splits among the inputs of a dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,12 @@ class _CommittedRecords:
     Thousands of these objects are in memory, so they hold neither the manifest nor a `Path`.
 
     Attributes:
-        folder: the folder with the files of the records, as text, which takes a tenth of the memory
-            of a `Path`.
-        name: the version of the records.
-        trajectory: the version of the trajectory that the records were made from.
-        digests: file → SHA-256, for the files that the present code and settings would write
-            unchanged; see `_files_in_present_form`.
+        folder: the folder with the files of the records. A string takes a tenth of the memory of a
+            `Path`.
+        name: name and id of the version of the records.
+        trajectory: name and id of the version of the trajectory from which the records were made.
+        digests: file → SHA-256, for the files that the current code and settings would write
+            unchanged.
         withheld: why the demonstration must not leave the store; empty if it may leave the store.
         summary: the summary of the records.
     """
@@ -61,14 +62,15 @@ class _CommittedRecords:
         fingerprints: Mapping[str, str],
         privacy: PrivacySettings,
     ) -> Self:
-        """Takes the needed facts from a version of records.
+        """Extracts the needed facts from a version of a demonstration's records.
 
         Args:
-            folder: the folder with its files.
-            version: the version.
-            fingerprints: file of records → the fingerprint of the present code and settings that
-                write it.
-            privacy: the settings with which the privacy stages must have searched the screenshots.
+            folder: the folder with the files of the version.
+            version: the version of the records.
+            fingerprints: name of a file of records → fingerprint of the current code and settings
+                that write the file.
+            privacy: the current privacy settings. Records are withheld if their screenshots were
+                searched with other settings.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]
@@ -93,12 +95,12 @@ class _CommittedRecords:
 
 
 def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
-    """Returns the files of records that the present code and settings would write unchanged.
+    """Returns the files of records that the current code and settings would write unchanged.
 
-    Datasets read these files, and make the rows of all other files again from the trajectory.
-    `Graph.state` cannot tell which files these are, because it judges the records as a whole.
-    Datasets also read records whose upload was changed, rejected or removed, and a version of
-    records may have some files in the present form and others in an earlier form.
+    Datasets read these files. The rows of all other files are made again from the trajectory.
+    `Graph.state` cannot name these files, because it judges the records as a whole. A single
+    version of records may have both current and outdated files. Datasets also read records whose
+    upload was changed, rejected or removed.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
@@ -123,10 +125,10 @@ def _why_withheld(summary: Mapping[str, Any], privacy: PrivacySettings) -> str:
 def committed_trajectories(
     workspace: Workspace, damaged: Collection[str] = ()
 ) -> CommittedTrajectories:
-    """Returns every trajectory with undamaged records, placed in its split.
+    """Returns every trajectory with undamaged records, assigned to its split.
 
-    A quarantined demonstration is included if records from before the quarantine are committed.
-    If more damage is found, the trajectories are placed again without the damaged ones.
+    A quarantined demonstration is included if its records were committed before the quarantine. If
+    damage is found on the way, the splits are assigned again without the damaged trajectories.
 
     Args:
         workspace: the workspace with the store.
@@ -146,9 +148,9 @@ def committed_trajectories(
 
 
 def damaged_records(committed: CommittedTrajectories) -> Iterator[ChangedOutput]:
-    """Reads the tables of all records; yields the first damaged file of each demonstration.
+    """Reads the tables of all records, and yields the first damaged file of each demonstration.
 
-    Annotated screenshots among the records are not read here; `run --verify` reads them.
+    Screenshots in the records are not read here, but by `run --verify`.
     """
     for trajectory in committed.trajectories:
         output = committed.records[trajectory.id].output
@@ -190,7 +192,10 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """Returns the undamaged records, and the damaged output of each other demonstration."""
+    """Returns the undamaged records, and the names of the damaged outputs of other demonstrations.
+
+    Only one damaged output is returned for each demonstration.
+    """
     store = workspace.store
     privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
@@ -214,12 +219,15 @@ def _open_records(
 
 
 def _is_forgotten(store: Store, output: str) -> bool:
-    """Returns whether an output is unpublished, because `forget` removed it after it was listed."""
+    """Returns whether `forget` removed an output after it was listed."""
     return [damage.code for damage in store.verify(output)] == ["missing_output"]
 
 
 def _damaged_output(store: Store, records: str) -> str:
-    """Returns the output to blame for unreadable records: a damaged trajectory, or the records."""
+    """Returns the output that makes records unreadable: the trajectory if damaged, or the records.
+
+    Both are outputs of the same demonstration, because records link to the trajectory.
+    """
     trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
     return trajectory if store.verify(trajectory) else records
 
@@ -227,7 +235,7 @@ def _damaged_output(store: Store, records: str) -> str:
 def _trajectories(
     workspace: Workspace, usable: Mapping[str, _CommittedRecords]
 ) -> tuple[DatasetTrajectory, ...]:
-    """Returns the trajectories with the verdicts of reviewers, but without splits."""
+    """Returns the trajectories with reviewers' verdicts, before splits are assigned."""
     versions = {key: records.trajectory for key, records in usable.items()}
     verdicts = workspace.reviews.verdicts(versions)
     trajectories = []
@@ -251,7 +259,9 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """Returns the inputs of the recipe of a dataset: a fingerprint for each trajectory.
+    """Returns fingerprints of all trajectories and of their splits.
+
+    A dataset is outdated if one of these fingerprints differs from that of its last build.
 
     Args:
         committed: the trajectories.
@@ -269,9 +279,9 @@ def trajectory_fingerprints(
 def trajectory_fingerprint(
     trajectory: DatasetTrajectory, files: Sequence[str], required_review: str
 ) -> str:
-    """Returns a fingerprint of a trajectory and of these files of its records.
+    """Returns a fingerprint of a trajectory and of the given files of its records.
 
-    The fingerprint covers the verdict of reviewers if this verdict decides whether a dataset
+    The fingerprint covers the reviewers' verdict only if the verdict decides whether a dataset
     contains the trajectory.
     """
     parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]

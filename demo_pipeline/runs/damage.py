@@ -1,7 +1,7 @@
-"""Finds damaged outputs; names the demonstration of each, and the command that rebuilds it.
+"""Finds damaged outputs, their demonstrations, and the commands that rebuild them.
 
-The store compares files with manifests, but it knows neither assets nor the command line. Therefore
-the messages that name a command are written here.
+The store compares files with manifests, but does not know Dagster assets or the command line.
+Therefore, the messages that name a command are written here.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from demo_pipeline.store.versions import OutputDamage
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 RECORDS_AND_SOURCES = (RECORDS_STAGE.folder, TRAJECTORIES_STAGE.folder, REDACTIONS_STAGE.folder)
-"""The folders of the outputs of a demonstration that datasets read."""
+"""The store's folders of demonstration outputs that datasets read."""
 
 _MATERIALIZE = "dagster asset materialize -m demo_pipeline.definitions --select"
 _RUN = "demo-pipeline run"
@@ -39,9 +39,9 @@ class Verification:
 
     Attributes:
         outputs: the number of outputs that were read.
-        damages: all differences, each once.
+        damages: all differences, without duplicates.
         demonstrations: the ids of the demonstrations with a damaged output.
-        datasets: whether a dataset or another output over all demonstrations is damaged.
+        datasets: whether an output that covers all demonstrations, such as a dataset, is damaged.
     """
 
     outputs: int
@@ -56,7 +56,7 @@ class Verification:
 def rebuild_command(output: str) -> str:
     """Returns the command that builds an output, such as `events/<id>`."""
     if output == TASKS_STAGE.folder:
-        return _RUN_VERIFY  # no asset builds the catalog
+        return _RUN_VERIFY  # no asset builds the catalog of tasks
     for dataset in dataset_stages():
         if f"{output}/".startswith(f"{dataset.folder}/"):
             return f"{_MATERIALIZE} {dataset.name}"
@@ -66,7 +66,7 @@ def rebuild_command(output: str) -> str:
 
 
 def _remedy(output: str) -> str:
-    """Returns advice with the command that rebuilds a damaged output.
+    """Returns a sentence with the command that rebuilds a damaged output.
 
     The command also rebuilds all outputs that share files with the damaged output.
     """
@@ -82,7 +82,7 @@ def _builds_again(command: str) -> str:
 
 
 def storage_message(error: StorageError) -> str:
-    """Returns the message of a storage error, with a command that corrects it if one exists."""
+    """Returns the message of a storage error, with the command that repairs the output if known."""
     if isinstance(error, MissingOutput):
         return f"{error}; build it with `{rebuild_command(error.output)}`"
     if isinstance(error, OutputError) and not isinstance(error, DamagedDocument):
@@ -91,7 +91,7 @@ def storage_message(error: StorageError) -> str:
 
 
 def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
-    """Returns the problem of a build with a missing or damaged input, and how to rebuild the input.
+    """Returns a problem that says which input of a build cannot be used, and how to rebuild it.
 
     Args:
         error: the error about the input.
@@ -102,7 +102,7 @@ def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
 
 
 def damage_problem(damage: OutputDamage) -> Problem:
-    """Returns the problem of a damaged file; its remedy is the command that rebuilds the output."""
+    """Returns a problem for a damaged file, with the command that rebuilds its output."""
     return Problem(damage.code, damage.file, damage.message, remedy=_remedy(damage.output))
 
 
@@ -110,12 +110,12 @@ def damage_problem(damage: OutputDamage) -> Problem:
 
 
 def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> Verification:
-    """Compares outputs with their manifests, byte by byte.
+    """Reads all files of outputs, and compares them with the outputs' manifests.
 
     Args:
         workspace: the workspace with the store.
-        ids: limits the comparison to the outputs of these demonstrations and of the datasets; None:
-            all outputs.
+        ids: ids of the demonstrations whose outputs are compared. Datasets are always compared.
+            None means all demonstrations.
     """
     store = workspace.store
     read: dict[str, list[OutputDamage]] = {}
@@ -132,7 +132,7 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
 
 
 def _demonstration(output: str) -> str | None:
-    """Returns the demonstration of an output; None for a dataset or another common output."""
+    """Returns the demonstration of an output, or None for a dataset or another common output."""
     folder, _, key = output.partition("/")
     return key if folder in _STAGES and key else None
 
@@ -148,9 +148,9 @@ def trajectory_damage(
     The remedy of each problem is the command that rebuilds the damaged output.
 
     Args:
-        store: the store of the outputs.
+        store: the store with the outputs.
         damaged: outputs that differ from their manifests. The next `run` rebuilds them.
-        unreadable: problems of files that cannot be read although they equal their manifests.
+        unreadable: problems with files that match their manifests but cannot be read.
     """
     for output in damaged:
         yield _first_damage(store, output)
@@ -161,7 +161,7 @@ def trajectory_damage(
 
 
 def _first_damage(store: Store, output: str) -> Problem:
-    """Returns the problem of the first damaged file of an output of a demonstration."""
+    """Returns a problem for the first damaged file in an output of a demonstration."""
     damages = [damage for damage in store.verify(output) if damage.output == output]
     if damages:
         problem = noted_problem(damages[0])
@@ -172,10 +172,10 @@ def _first_damage(store: Store, output: str) -> Problem:
 
 
 def noted_problem(damage: OutputDamage) -> Problem:
-    """Returns the problem of a damage that the summary of a dataset names.
+    """Returns a problem for damage because of which a dataset left out a demonstration.
 
-    The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds such
-    outputs.
+    The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds the
+    outputs that a dataset found damaged.
     """
     return replace(
         damage_problem(damage),
@@ -185,24 +185,25 @@ def noted_problem(damage: OutputDamage) -> Problem:
 
 
 def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
-    """Returns the damage that the summary of a dataset names."""
+    """Returns the damaged files that the summary of a dataset lists, as problems."""
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
 
 
 def noted_demonstrations(workspace: Workspace) -> set[str]:
-    """Returns the ids that a published dataset left out because of damage.
+    """Returns the ids of demonstrations that a published dataset left out because of damage.
 
-    The damaged outputs may have been rebuilt since.
+    The damaged outputs may have been rebuilt in the meantime.
     """
     return {problem.demonstration for problem in damage_in_datasets(workspace)}
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns the damage that made published datasets leave demonstrations out, each damage once.
+    """Returns the damage because of which published datasets left out demonstrations.
 
-    Datasets that the settings switch off are not read, because the next run does not rebuild them.
+    Each damaged file is returned once. Datasets that the settings switch off are not read, because
+    the next run does not rebuild them.
     """
     store = workspace.store
     outputs: list[str] = []
@@ -232,6 +233,9 @@ def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)
 def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
-    """Returns the damage that the summary of a version names; cached, as versions never change."""
+    """Returns the damaged files that the summary of a dataset version lists, as problems.
+
+    The result is cached, because versions never change.
+    """
     version = store.published(output)
     return tuple(left_out_damage(version.manifest.summary)) if version else ()

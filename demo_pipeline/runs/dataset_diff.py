@@ -1,7 +1,7 @@
-"""Compares two versions of a dataset: finds the rows that were added, removed or changed.
+"""Compares two versions of a dataset, and finds the rows that were added, removed or changed.
 
 Rows with the same id are compared by digests of their values and of the files that the values name.
-Therefore a difference never contains text of a recording.
+Therefore, a difference never contains text of a recording.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
-# The datasets that can be compared: stage → folder of its outputs
+# Name of the stage of a comparable dataset → folder of the stage's outputs.
 _COMPARED = {
     name: stage.folder
     for name, stage in dataset_stages_by_name().items()
@@ -35,20 +35,22 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-_EXPORT_LEVELS = 2  # an argument is at most so many folders below the top of an export
+_EXPORT_LEVELS = 2  # an argument may name a folder up to this many levels below an export's top
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 _FileDigest = Callable[[str], str | None]
-"""Returns the SHA-256 of a file, given its path in a dataset; None if the file does not exist."""
+"""Returns the SHA-256 of a file in a dataset by its path, or None if the file does not exist."""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of a dataset.
+    """A row of a dataset, reduced to digests.
 
     Attributes:
-        parts: column → digest of its value, and `<column> (file)` → digest of the files that the
-            value names.
+        demonstration: the id of the demonstration from which the row was made.
+        split: the split of the row; empty if unknown.
+        parts: column → digest of the column's value. If the value names files, there is also an
+            entry `<column> (file)` → digest of the files.
     """
 
     demonstration: str
@@ -61,9 +63,9 @@ class _Dataset:
     """A dataset to compare.
 
     Attributes:
-        stage: the name of the stage that built it.
-        name: its version or folder, for people.
-        read_rows: returns id → row.
+        stage: the name of the stage that built the dataset.
+        name: the dataset's version or folder, as it is shown to people.
+        read_rows: reads the rows of the dataset by their ids.
     """
 
     stage: str
@@ -77,8 +79,10 @@ class RowDifference:
 
     Attributes:
         row: the id of the row.
-        split: the split of the row; `val → train` if it changed.
-        parts: the columns whose values, or whose files, changed.
+        demonstration: the id of the demonstration from which the row was made.
+        change: how the row differs.
+        split: the split of the row. If the split changed, both splits, such as `val → train`.
+        parts: the columns whose values or files changed.
     """
 
     row: str
@@ -94,7 +98,7 @@ class DatasetDiff:
 
     Attributes:
         stage: the stage that built both versions.
-        before, after: the two versions, for people.
+        before, after: the two versions, as they are shown to people.
         rows: the number of rows before and after.
         differences: the rows that differ.
     """
@@ -110,10 +114,10 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
     """Compares every dataset that both arguments name.
 
     Args:
-        workspace: the workspace whose store has the versions.
+        workspace: the workspace with the store that has the versions.
         before: the name of an output (for its current version), `OUTPUT@ID`, the id of a version,
             a folder that `demo-pipeline export` wrote, or a dataset in such a folder.
-        after: of the same form as `before`.
+        after: the other version or folder, in the same notation as `before`.
 
     Raises:
         StorageError: an argument names no dataset, or the arguments have no dataset in common.
@@ -153,7 +157,7 @@ def _compare(old: _Dataset, new: _Dataset) -> DatasetDiff:
 
 
 def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
-    """Returns stage → dataset for the datasets that an argument of `compare_datasets` names."""
+    """Returns the datasets that an argument of `compare_datasets` names, by their stages."""
     path = Path(text).absolute()
     exported = _exported_datasets(path) if path.is_dir() else {}
     if exported:
@@ -189,7 +193,10 @@ def _version_name(version: Version) -> str:
 
 
 def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
-    """Returns the rows of a version in the store, with the digests of files from the manifests."""
+    """Returns the rows of a dataset version in the store, by their ids.
+
+    The digests of files come from the manifests, so the files are not read.
+    """
     digests = {entry.path: entry.sha256 for entry in version.manifest.files}
     for place, link in version.manifest.links.items():
         for _, linked in store.versions(link.output):
@@ -200,7 +207,10 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns stage → dataset for the datasets below a path in an export; may be empty."""
+    """Returns the datasets below a path in an exported folder, by their stages.
+
+    The result is empty if the path is not in an exported folder.
+    """
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():
@@ -235,13 +245,14 @@ def _row_files(folder: Path) -> list[Path]:
 
 
 def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
-    """Returns id → row of a dataset.
+    """Returns the rows of a dataset by their ids.
 
-    If a row has no id, the id of its demonstration and the number of its step stand for the id.
+    The id of a row without an id is made from the id of its demonstration and the number of its
+    step.
 
     Args:
         folder: the folder of the dataset.
-        digest: returns the SHA-256 of a file in it.
+        digest: returns the SHA-256 of a file in the dataset.
     """
     rows: dict[str, _Row] = {}
     for path in _row_files(folder):

@@ -1,8 +1,8 @@
-"""The outputs over all committed trajectories: training exports, index, statistics and catalogs.
+"""The outputs made from all committed trajectories: exports, index, statistics and catalogs.
 
-This module finds and opens the inputs of a dataset, leaves damaged demonstrations out, and tells
-the index about the training exports. graph.py decides whether a dataset is up to date, and builds
-it.
+This module finds and opens the inputs of a dataset, and leaves damaged demonstrations out. It
+reports the state of the training exports to the index. graph.py decides whether a dataset is up to
+date, and builds it.
 """
 
 import logging
@@ -43,26 +43,29 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version, VersionName
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-# Key in recipes and summaries: a hash of the settings with which screenshots were searched for
-# private data
+# Key in recipes and summaries of datasets. The value is a hash of the settings with which
+# screenshots were searched for private data.
 LOOKED_FOR = "looked_for"
-_FAILED_EXPORTS = "failed_exports"  # folder of the documents that note failed exports
+_FAILED_EXPORTS = "failed_exports"  # folder of the store's documents about failed exports
 _LOG = logging.getLogger(__package__)
 
 
 class DatasetOutput(Output[DatasetInputs]):
-    """The output of a dataset stage."""
+    """The output of a stage that reads all committed trajectories or other datasets."""
 
     @property
     def name(self) -> str:
-        """The folder of the stage, or a subfolder whose name depends on the content."""
+        """The name of the output in the store.
+
+        The name is the folder of the stage, or a subfolder whose name depends on the content.
+        """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return self.stage.folder
         return f"{self.stage.folder}/{export.subfolder(self._inputs_to_ask())}"
 
     def inputs(self) -> list[Output[Any]]:
-        """Returns the datasets that this one reads and that the settings do not switch off."""
+        """Returns the datasets that this dataset reads, except those that the settings disable."""
         stages = {stage.name: stage for stage in built_stages(self.graph.workspace.settings)}
         names = [name for name in self.stage.inputs if name in stages]
         return [DatasetOutput(self.graph, stages[name]) for name in names]
@@ -77,7 +80,7 @@ class DatasetOutput(Output[DatasetInputs]):
         return names
 
     def plan(self) -> BuildPlan[DatasetInputs]:
-        """Plans a build from the trajectories, the datasets and the source that the stage reads."""
+        """Plans a build from the trajectories, datasets and other data that the stage reads."""
         stage = self.stage
         workspace = self.graph.workspace
         versions: dict[str, Version] = {}
@@ -103,7 +106,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _inputs_to_ask(self) -> DatasetInputs:
-        """Returns the inputs that naming and planning need; only a build opens their folders."""
+        """Returns the inputs that naming and planning need, without opening any folders."""
         reads_trajectories = self.stage.reads_trajectories
         return DatasetInputs(
             settings=self.graph.workspace.settings,
@@ -113,9 +116,9 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Returns name → published version of each output of a stage with several outputs.
+        """Returns the published versions of all outputs of the stage, by their names.
 
-        Empty for a stage with a single output.
+        The result is empty for a stage with a single output.
         """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
@@ -159,7 +162,7 @@ class DatasetOutput(Output[DatasetInputs]):
         yield replace(inputs, folders=folders, views=views, exports=exports)
 
     def _complete_summary(self, summary: Summary) -> Summary:
-        """Adds the left-out demonstrations and the privacy settings to the summary of a build."""
+        """Adds the numbers of left-out demonstrations and the privacy settings to a summary."""
         if not self.stage.reads_trajectories:
             return summary
         committed = self.graph.trajectories
@@ -177,19 +180,19 @@ class DatasetOutput(Output[DatasetInputs]):
         return {**summary, **additions}
 
     def prepare(self) -> None:
-        """Leaves out demonstrations whose records are damaged, and stores the splits of the others.
+        """Leaves out demonstrations with damaged records, and stores the splits of the others.
 
-        The splits are stored before anything is built from them.
+        The splits are stored before any dataset is built from them.
         """
         if self.stage.reads_trajectories:
             self.graph.read_records()
             self._keep_splits()
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns whether the build met a damaged demonstration, which the next attempt leaves out.
+        """Returns whether the build failed at a damaged demonstration, and leaves it out if so.
 
-        A single damaged record among thousands must not stop the datasets: the demonstration counts
-        as broken, and the summary names the damaged file and the command that rebuilds it.
+        A single damaged demonstration among thousands must not stop the datasets. The next attempt
+        counts it as broken, and its summary names the damaged file and the command to rebuild it.
         """
         if not self.stage.reads_trajectories or not isinstance(error, OutputError):
             return False
@@ -204,7 +207,7 @@ class DatasetOutput(Output[DatasetInputs]):
     # Failures
 
     def refusal(self) -> str:
-        """Returns why the last build of this training export failed; empty if it did not."""
+        """Returns why the last build of this training export failed, or an empty string."""
         return failed_before(self.graph.workspace.store, self.stage)
 
     def remember_refusal(self, error: RefusedError) -> None:
@@ -222,7 +225,7 @@ class DatasetOutput(Output[DatasetInputs]):
             self.graph.workspace.store.put_document(_key_of_note(self.stage), document)
 
     def remember_success(self, result: BuildResult) -> None:
-        """Deletes the note of a failure, and unpublishes the outputs that this one replaces."""
+        """Deletes the note about an earlier failure, and unpublishes the replaced outputs."""
         store = self.graph.workspace.store
         export = export_of_stage(self.stage)
         if export is None:
@@ -236,7 +239,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Adds the versions whose files an export may hard-link; the likeliest source comes first."""
+    """Adds the versions from which an export may hard-link files, the most likely source first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -253,9 +256,10 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 
 
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
-    """Links every trajectory into the index, except those whose result a reviewer changed.
+    """Links every trajectory into the index, unless a reviewer changed the trajectory's result.
 
-    For these exceptions, the build copies or hard-links the files, because the result differs.
+    The files of a trajectory with a changed result are copied or hard-linked by the build, because
+    the file with the result differs.
     """
     judged_ids = {
         trajectory.id
@@ -272,37 +276,37 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 
 
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
-    """Returns a hash of the settings with which screenshots are searched for private data.
+    """Returns the key `LOOKED_FOR` with a hash of the settings for searching private data.
 
-    Empty if the settings do not search screenshots.
+    The result is empty if the settings do not search screenshots.
     """
     return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 
 
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
-    """Returns the files of records that a dataset reads.
+    """Returns the files of each demonstration's records that a dataset reads.
 
-    If the form of the dataset needs a file of its own, this file comes last.
+    If there is a file for the dataset's own format, such as `sft`, it comes last.
     """
     export = export_of_stage(stage)
     form = (export.kept,) if export and export.kept else ()
     return (TRAJECTORY_FILE, CORRECTIONS_FILE, NOTES_FILE, *form)
 
 
-# Training exports as the index shows them
+# States of the training exports, which the index shows
 
 
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
     """Returns the state of every training export.
 
-    The states of disabled exports lack the name of the asset, because only the module of the form
-    knows the name, and importing the module takes time. `with_assets` adds the names.
+    The states of disabled exports lack the name of the asset. The name is in the module of the
+    export, and importing the module takes time. `with_assets` adds the names.
     """
     return tuple(_export_state(graph, name) for name in export_names())
 
 
 def with_assets(states: Sequence[ExportState]) -> tuple[ExportState, ...]:
-    """Returns the states with the names of the assets of all exports, also of disabled ones."""
+    """Adds the names of assets to the states of exports, including disabled exports."""
     return tuple(replace(state, asset=training_export(state.name).stage.name) for state in states)
 
 
@@ -339,7 +343,7 @@ def _export_state(graph: Graph, name: str) -> ExportState:
 
 
 def failed_before(store: Store, stage: Stage[DatasetInputs]) -> str:
-    """Returns why the last build of a training export failed; empty if it did not fail."""
+    """Returns why the last build of a training export failed, or an empty string."""
     if not stage.export:
         return ""
     data = store.get_document(_key_of_note(stage))

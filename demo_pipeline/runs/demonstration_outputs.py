@@ -1,6 +1,6 @@
-"""The outputs of a single demonstration, from its uploaded recording to its records.
+"""The outputs of a single demonstration, from its uploaded recording to its training records.
 
-This module finds and opens the inputs of such an output, handles uploads that change while they are
+This module finds and opens the inputs of an output, handles uploads that change while they are
 read, and decides which demonstrations are quarantined. graph.py decides whether an output is up to
 date, and builds it.
 """
@@ -55,10 +55,10 @@ from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-IMPORTED_FILES = "imported_files"  # input in the recipe of a trajectory that was imported
-IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the id of this upload
-UPLOAD = "upload"  # input in the recipe of a recording: the fingerprint of the upload
-_CHANGED = "upload_changed"  # problem code: the upload differs from its listing
+IMPORTED_FILES = "imported_files"  # key of the fingerprint of imported files among the inputs
+IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the same id as the upload
+UPLOAD = "upload"  # key of the upload's fingerprint among the inputs of a recording
+_CHANGED = "upload_changed"  # problem code: the uploaded files differ from their listing
 _RECORDING = RAW_RECORDINGS_STAGE.name
 _TRAJECTORY = TRAJECTORIES_STAGE.name
 
@@ -84,13 +84,13 @@ def demonstration_output(
 
 
 def demonstration_states(graph: Graph, demonstration: str) -> Iterator[State]:
-    """Yields the state of each output of a demonstration, computed one after the other."""
+    """Yields the state of each output of a demonstration in build order, computed on demand."""
     for output in demonstration_outputs(graph, demonstration):
         yield graph.state(output)
 
 
 def is_up_to_date(graph: Graph, demonstration: str) -> bool:
-    """Returns whether a run would build no output of a demonstration."""
+    """Returns whether every output of a demonstration is current, so that a run builds nothing."""
     try:
         states = demonstration_states(graph, demonstration)
         return all(isinstance(state, Current) for state in states)
@@ -99,7 +99,7 @@ def is_up_to_date(graph: Graph, demonstration: str) -> bool:
 
 
 def is_refused(graph: Graph, demonstration: str) -> bool:
-    """Returns whether this version of the package rejected the present upload."""
+    """Returns whether this version of the package rejected the upload in its current form."""
     try:
         states = demonstration_states(graph, demonstration)
         return any(isinstance(state, Refused) for state in states)
@@ -108,11 +108,11 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """Returns the present damage of demonstrations that datasets left out because of damage.
+    """Returns the current damage of demonstrations that datasets left out because of damage.
 
     Args:
         graph: the graph of outputs.
-        demonstrations: limits the result to these ids; None: all.
+        demonstrations: ids to which the result is limited. None means all demonstrations.
     """
     suspects = graph.suspects if demonstrations is None else graph.suspects & {*demonstrations}
     problems: list[Problem] = []
@@ -123,9 +123,9 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
 
 
 def is_outdated(graph: Graph, demonstration: str) -> bool:
-    """Returns whether outputs are stale only because code or settings changed.
+    """Returns whether outputs of a demonstration are stale only because code or settings changed.
 
-    False for an upload that was never built, changed after its build, or was rejected.
+    The result is False if the upload was never built, changed after its build, or was rejected.
     """
     recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
     if isinstance(recording, Absent | Refused):
@@ -147,7 +147,10 @@ def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
 
 
 def stages_after_import() -> list[Stage[RecordingInputs]]:
-    """Returns the stages, in order, that need a trajectory but no other output of a recording."""
+    """Returns the stages that need only an imported trajectory, in build order.
+
+    These stages read the trajectory and each other's outputs, but no other output of a recording.
+    """
     available = {_TRAJECTORY}
     stages: list[Stage[RecordingInputs]] = []
     for stage in STAGES:
@@ -168,7 +171,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         ]
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Plans a build from the committed versions of the inputs and the source of the stage."""
+        """Plans a build from the committed versions of the inputs and the stage's other data."""
         versions = {
             name: self.graph.required_version(STAGE_BY_NAME[name].output(self.key))
             for name in self.stage.inputs
@@ -190,8 +193,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # The recipe has only the match. With the whole catalog, each new task would make every
-        # trajectory stale.
+        # The recipe has a fingerprint of the matching task only. With a fingerprint of the whole
+        # catalog, each new task would make every trajectory stale.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager
@@ -209,7 +212,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.LINKS in self.stage.needs and trajectory is not None:
             staging.link(_TRAJECTORY, trajectory)
         upload: AbstractContextManager[Path] = nullcontext(Path())
-        if uploads.copies:  # the first stage stores the files that it downloads
+        if uploads.copies:  # the output of the first stage contains the downloaded files
             upload = nullcontext(folders.get(_RECORDING, Path()))
         elif Need.UPLOADS in self.stage.needs:
             upload = uploads.open(self.key)
@@ -227,7 +230,10 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Attempts
 
     def prepare(self) -> None:
-        """Raises `UnusableInputError` if an earlier stage has rejected the demonstration."""
+        """Raises `UnusableInputError` if an earlier stage has rejected the demonstration.
+
+        The error is also raised if the demonstration's id is not a possible id.
+        """
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
         if record is not None and self._is_held_up_by(record):
@@ -235,7 +241,11 @@ class DemonstrationOutput(Output[RecordingInputs]):
             raise UnusableInputError(problems)
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns False, or raises `UploadChangedError`: the next run builds a changed upload."""
+        """Returns False, because retrying the stage would not help.
+
+        Raises:
+            UploadChangedError: the upload changed during the build, so the next run builds it.
+        """
         if _is_change(error):
             raise UploadChangedError(UPLOAD_CHANGED) from None
         return False
@@ -243,8 +253,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
         """Returns whether a quarantine record of an earlier stage stops this stage.
 
-        A record does not stop it if the upload was rejected only because an imported trajectory
-        has the same id: later stages process that trajectory.
+        If the upload was rejected only because an imported trajectory has the same id, this stage
+        is not stopped, because it processes the imported trajectory.
         """
         if record.stage not in self._earlier_stages():
             return False
@@ -257,9 +267,10 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Quarantine
 
     def refusal(self) -> str:
-        """Returns why this or an earlier stage rejected the present upload; empty if none did.
+        """Returns why this or an earlier stage rejected the upload, or an empty string.
 
-        Records of other versions of the package are ignored: this version may accept the upload.
+        Rejections of an earlier upload or by another version of the package are ignored, because
+        this version may accept the upload.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)
@@ -272,7 +283,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         return str(record.known_problems()[0]) if record.problems else "no reason was given"
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Returns whether a success of this stage ends the quarantine that a given stage began."""
+        """Returns whether a success of this stage ends a quarantine by the given stage."""
         return stage_of_record == self.stage.name
 
     def remember_refusal(self, error: RefusedError) -> None:
@@ -283,7 +294,10 @@ class DemonstrationOutput(Output[RecordingInputs]):
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantines the demonstration after a defect, because the next run would fail as well."""
+        """Quarantines the demonstration after an error in the package's code.
+
+        The next run would fail in the same way.
+        """
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 
@@ -299,7 +313,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
 class RecordingOutput(DemonstrationOutput):
     """The output of the first stage, which reads the upload."""
 
-    # The fingerprint of the listing of the upload at the start of the build; None: no upload
+    # Fingerprint of the upload's file listing at the start of the build; None without an upload.
     _listing: str | None = None
     _was_retried = False
 
@@ -308,7 +322,7 @@ class RecordingOutput(DemonstrationOutput):
         uploads = self.graph.workspace.uploads
         identity = self._identity_by_times() or uploads.identity(self.key)
         if identity is None:
-            with uploads.open(self.key):  # raises an error that says what is wrong
+            with uploads.open(self.key):  # raises an error that names the cause
                 raise DemonstrationError(changed_while_read(self.key, "."))
         settings = self.graph.fingerprint_of_settings(self.stage)
         return BuildPlan(
@@ -318,15 +332,15 @@ class RecordingOutput(DemonstrationOutput):
         )
 
     def _identity_by_times(self) -> str | None:
-        """Returns the fingerprint at the last build if the change times show an unchanged upload.
+        """Returns the upload's fingerprint from the last build if change times show no change.
 
-        This saves hashing the files, which takes minutes for thousands of videos. The change time
-        (ctime) of a file or folder is set by the system: copying an old file renews the time of the
+        This saves hashing the files, which takes minutes for thousands of videos. The system sets
+        the change time (ctime) of a file or folder: copying an old file renews the time of the
         file, and moving an old folder renews the time of the folder.
 
-        Returns None if a file or the folder changed after the last build, if the graph does not
-        trust times, or if the uploads or the store are in a bucket. With a store in a bucket, the
-        local time of a version is the time of its download and not of its build.
+        Returns None if a file or the folder changed after the last build, or if the graph does not
+        trust times. Also returns None if the uploads or the store are in a bucket. With a store in
+        a bucket, the local time of a version is the time of its download, not of its build.
         """
         store = self.graph.workspace.store
         uploads = self.graph.workspace.uploads
@@ -355,9 +369,10 @@ class RecordingOutput(DemonstrationOutput):
             )
 
     def prepare(self) -> None:
-        """Remembers the listing of the upload, to notice when it is replaced.
+        """Remembers the upload's file listing, to notice if the upload is replaced.
 
-        Raises `DemonstrationError` if an imported trajectory has the id.
+        Raises:
+            DemonstrationError: an imported trajectory has the same id.
         """
         require_safe_id(self.key)
         if has_imported_trajectory(self.graph, self.key):
@@ -366,11 +381,15 @@ class RecordingOutput(DemonstrationOutput):
         self._was_retried = False
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns whether the upload differs from its listing for the first time.
+        """Returns True if the build failed because the upload differs from its listing.
 
-        If the listing changed, the upload was replaced during the build and is left to the next
-        run. If the upload differs from an unchanged listing twice, it cannot be read and is
-        rejected.
+        Only the first such failure is retried.
+
+        Raises:
+            UploadChangedError: the listing changed, which means that the upload was replaced during
+                the build. The next run builds it.
+            DemonstrationError: the upload differs from an unchanged listing for the second time,
+                and is rejected as unreadable.
         """
         if isinstance(error, OutputError):
             return False
@@ -396,11 +415,11 @@ class ImportedTrajectory(DemonstrationOutput):
     """A trajectory that was imported without a recording and therefore cannot be rebuilt."""
 
     def inputs(self) -> list[Output[Any]]:
-        """Returns nothing: an imported trajectory has no inputs in the store."""
+        """Returns an empty list, because an imported trajectory has no inputs in the store."""
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Returns the plan of the published version: the trajectory always fits its plan."""
+        """Returns a plan with the recipe of the published version, which is therefore current."""
         version = self.graph.required_version(self.name)
         return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
 
@@ -410,7 +429,7 @@ class ImportedTrajectory(DemonstrationOutput):
 
 
 def _imported_id(demonstration: str) -> Problem:
-    """Returns the problem of an upload that has the id of an imported trajectory."""
+    """Returns the problem for an upload with the same id as an imported trajectory."""
     message = "an imported trajectory has this id, so the recording is not processed"
     remedy = "rename the folder, or first remove the trajectory with `demo-pipeline forget`"
     return Problem(IMPORTED_ID, ".", message, remedy=remedy, demonstration=demonstration)
@@ -431,7 +450,10 @@ def _is_change(error: DemonstrationError | OutputError) -> bool:
 
 
 def _as_unreadable(problem: Problem) -> Problem:
-    """Turns "changed while it was read" into "cannot be read", as the listing is unchanged."""
+    """Replaces the problem "changed while it was read" by "cannot be read".
+
+    The listing of the upload is unchanged, so the file itself cannot be read correctly.
+    """
     if problem.code != _CHANGED:
         return problem
     return replace(

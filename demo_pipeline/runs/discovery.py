@@ -1,9 +1,9 @@
-"""Decides for which uploads a run is requested: complete uploads that are new or changed.
+"""Requests runs for complete uploads that are new or changed.
 
-A sensor calls this module again and again; each call is a *look* at the uploads. The store knows
-which uploads are built or rejected, and the caller knows which uploads have a run. Only uploads
-that changed a moment ago, or are not in the store yet, are remembered until the next look. This
-module does not depend on Dagster.
+A Dagster sensor calls this module periodically. Each call is a *look* at the uploads. The store
+knows which uploads are built or rejected, and the sensor knows which uploads have a run. The only
+uploads that are remembered until the next look are those that changed recently or are not in the
+store yet. This module does not depend on Dagster.
 """
 
 import hashlib
@@ -26,17 +26,18 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-_SECONDS_PER_LOOK = 20.0  # for questions to the store; the next look asks the remaining ones
-NO_END = (False, 0.0)  # end of a run that never existed: not cancelled, and long ago
-STOPPED = -1  # value of `SeenUpload.attempt`: a person cancelled the run, so none is requested
+# Time limit for asking the store about uploads during a look. The next look asks about the others.
+_SECONDS_PER_LOOK = 20.0
+NO_END = (False, 0.0)  # (cancelled, end time) for an upload that had no run yet
+STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run; no run is requested
 
 
 class ListedUpload(NamedTuple):
     """A folder in a listing of the uploads.
 
     Attributes:
-        state: a hash that changes when a file of the folder or the decisions of reviewers change.
-        is_whole: whether all files of a recording exist.
+        state: a hash that changes if a file of the folder or a reviewer's decision changes.
+        is_whole: whether all required files of a recording exist.
         is_marked: whether the file `discovery.complete_marker` exists.
     """
 
@@ -49,7 +50,7 @@ class SeenUpload(NamedTuple):
     """The facts that are remembered about an upload until the next look.
 
     Attributes:
-        state: see `ListedUpload`.
+        state: `ListedUpload.state` at the last look.
         since: the time at which this state was seen first, epoch seconds.
         attempt: the number of runs that were requested for this state, or `STOPPED`.
     """
@@ -65,9 +66,9 @@ class UploadRequest:
 
     Attributes:
         id: the id of the demonstration.
-        state: see `ListedUpload`.
-        attempt: the number of this run among the runs for the same state, from 1.
-        reason: `new`, `changed` or `again`.
+        state: `ListedUpload.state` of the upload.
+        attempt: the number of this run among the runs for the same state, counted from 1.
+        reason: `new`, `changed`, or `again` for a repeated attempt.
     """
 
     id: str
@@ -77,7 +78,7 @@ class UploadRequest:
 
     @property
     def run_key(self) -> str:
-        """The key of the request: Dagster launches only one run for equal keys."""
+        """The run key of the request. Dagster launches only one run for each run key."""
         return f"{self.id}@{self.state}#{self.attempt}"
 
 
@@ -87,9 +88,9 @@ class Look:
 
     Attributes:
         requests: the runs to request.
-        seen: the remembered uploads, for the next look.
+        seen: the uploads that the next look must remember, by id.
         unstable: the number of uploads that changed less than `discovery.stable_seconds` ago.
-        misnamed: the number of folders whose names cannot be ids.
+        misnamed: the number of folders whose names are not possible demonstration ids.
     """
 
     requests: Sequence[UploadRequest]
@@ -99,9 +100,9 @@ class Look:
 
 
 def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
-    """Returns name → upload for every folder in the uploads.
+    """Returns all folders in the uploads, by name.
 
-    It lists the uploads once and the decisions of reviewers once.
+    The uploads and the decisions of reviewers are each listed once.
 
     Raises:
         StorageError: the uploads or the store cannot be listed.
@@ -109,7 +110,7 @@ def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
     decisions: defaultdict[str, list[str]] = defaultdict(list)
     for key in workspace.store.list_documents(REVIEWS):
         match key.split("/"):
-            case [_, name, file]:  # keys of another form were not written by the package
+            case [_, name, file]:  # keys with other parts were not written by this package
                 decisions[name].append(file.removesuffix(".json"))
     marker = workspace.settings.discovery.complete_marker
     folders = workspace.uploads.objects.by_folder()
@@ -136,10 +137,10 @@ def decide(  # noqa: PLR0917 - facts from six places
     """Decides which runs to request now.
 
     Args:
-        listed: every folder in the uploads.
+        listed: every folder in the uploads, by name.
         seen: the uploads that the previous look remembered.
-        settled: tells whether the store has all outputs of an upload.
-        ends: id → whether a person cancelled its last requested run, and when that run ended.
+        settled: knows whether the store has all outputs of an upload.
+        ends: id → whether a person cancelled the last requested run, and when this run ended.
         in_work: ids with a queued or active run.
         settings: the section `discovery` of the settings.
     """
@@ -177,20 +178,23 @@ def decide(  # noqa: PLR0917 - facts from six places
 
 
 class SettledUploads:
-    """Tells whether uploads are settled: the store has their outputs or a quarantine record.
+    """Finds and remembers which uploads are settled and need no run.
 
-    Outputs count even if other code built them: new code does not cause every upload to be
-    processed again. An object is used for all looks of a process and remembers its answers. It asks
-    the store again about a settled upload only if the upload or its quarantine record changed, or
-    if a dataset left the demonstration out because of a damaged output.
+    An upload is settled if the store has its outputs or a quarantine record. Outputs of other code
+    versions count, so that new code does not cause every upload to be processed again.
+
+    A process uses the same object for all looks, because it caches settled uploads. The store is
+    asked again about a settled upload only if the upload or its quarantine record changed, or if a
+    dataset left the demonstration out because of a damaged output.
     """
 
     def __init__(self) -> None:
-        self._settled: dict[str, tuple[str, str]] = {}  # id → state, names of quarantine records
+        # id → (`ListedUpload.state`, names of quarantine records) when the upload was settled.
+        self._settled: dict[str, tuple[str, str]] = {}
         self._records: dict[str, str] = {}
 
     def begin(self, workspace: Workspace) -> None:
-        """Prepares the questions of a look; call it first in each look."""
+        """Starts a look; must be called before all other methods in each look."""
         self._workspace = workspace
         self._graph = Graph(workspace, trusts_times=True)
         self.forget(self._graph.suspects)
@@ -202,11 +206,11 @@ class SettledUploads:
                     self._records[name] = f"{self._records.get(name, '')} {file}"
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Returns the names that can be ids."""
+        """Returns the names that are possible demonstration ids."""
         return self._workspace.uploads.usable(names)
 
     def was_settled(self, key: str, state: str) -> bool:
-        """Returns whether the upload was settled in this state at an earlier question."""
+        """Returns whether the upload is known to be settled in this state, without a new check."""
         return self._settled.get(key) == (state, self._records.get(key, ""))
 
     def forget(self, keys: Collection[str]) -> None:
@@ -215,7 +219,7 @@ class SettledUploads:
             self._settled.pop(key, None)
 
     def ask(self, key: str, state: str) -> bool | None:
-        """Returns whether an upload is settled; None if this look has no time left to find out."""
+        """Returns whether an upload is settled, or None if this look has no time left to check."""
         if time.monotonic() > self._until:
             return None
         quarantined = key in self._records
@@ -237,13 +241,14 @@ def is_settled(
     quarantined: bool = True,
     graph: Graph | None = None,
 ) -> bool:
-    """Returns whether the store has every output, or a quarantine record, of the present upload.
+    """Returns whether the store has every output of the current upload, or a quarantine record.
 
     Args:
-        workspace: store and uploads.
+        workspace: the workspace with the store and the uploads.
         demonstration: the id of the upload.
-        quarantined: whether it may have a quarantine record, which is then read.
-        graph: a graph that trusts times, used for several questions; None: a new one.
+        quarantined: whether the upload may have a quarantine record. If False, no record is read.
+        graph: a graph that trusts file times, which several calls may share. If None, a new graph
+            is made.
     """
     graph = graph or Graph(workspace, trusts_times=True)
     states = demonstration_states(graph, demonstration)
@@ -258,19 +263,22 @@ def is_settled(
 
 
 def stuck(seen: Mapping[str, SeenUpload]) -> Iterator[str]:
-    """Yields the ids for which a run was requested and whose outputs are not in the store yet."""
+    """Yields the ids of uploads whose run was requested but whose outputs are still missing."""
     return (key for key, upload in seen.items() if upload.attempt > 0)
 
 
 def as_plain(seen: Mapping[str, SeenUpload]) -> dict[str, list[str | float | int]]:
-    """Returns remembered uploads as JSON values, which `from_plain` reads."""
+    """Converts remembered uploads to JSON values, which `from_plain` converts back."""
     return {
         key: [upload.state, round(upload.since, 1), upload.attempt] for key, upload in seen.items()
     }
 
 
 def from_plain(value: object) -> dict[str, SeenUpload]:
-    """Returns the remembered uploads from JSON values; empty if `as_plain` did not write them."""
+    """Converts JSON values from `as_plain` to remembered uploads.
+
+    The result is empty if the values have another format.
+    """
     if not isinstance(value, dict):
         return {}
     with suppress(TypeError, ValueError):

@@ -1,6 +1,7 @@
-"""Evaluates models on the trajectories of a store: writes requests, and scores predictions.
+"""Evaluates models on the trajectories in a store: writes requests, and scores predictions.
 
-It opens the committed trajectories for the package `evaluation`, which does not depend on a store.
+The scoring itself is in the package `evaluation`, which does not depend on a store. This module
+opens the committed trajectories for that package.
 """
 
 import math
@@ -37,29 +38,29 @@ from demo_pipeline.runs.committed_trajectories import committed_trajectories
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.store.errors import StorageError
 
-ANY_SPLIT = "any"  # instead of the name of a split: all splits
+ANY_SPLIT = "any"  # value of `Evaluation.split` that means all splits
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
 SCORES_FILE = "scores.parquet"
 STEP_SCORES_FILE = "steps.parquet"
 REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
-_ROWS = 4096  # steps whose scores are held in memory before they are written
+_ROWS = 4096  # maximum number of steps whose scores are in memory before they are written
 PredictionRows = Iterable[tuple[Any, Any, Any]]
-"""Rows of trajectory id, step index and response."""
+"""Predictions as rows of (trajectory id, step index, response)."""
 
 
 class EvaluationError(StorageError):
-    """Raised if an evaluation is impossible; the message says what to do."""
+    """Raised if an evaluation is impossible. The message says how to correct this."""
 
 
 class Evaluation(BaseModel):
-    """The options of an evaluation: the questions and the rules that judge the answers.
+    """The options of an evaluation: what the model is asked, and how its answers are judged.
 
     Attributes:
-        form: the form of questions and answers, a key of `ANSWER_FORMS`.
-        split: the split whose steps are asked about; `any`: all splits.
-        presets: the rules, keys of `PRESETS`.
+        form: the format of questions and answers, a key of `ANSWER_FORMS`.
+        split: the split whose steps the model is asked about, or `any` for all splits.
+        presets: the sets of rules that judge the answers, keys of `PRESETS`.
         seed: the seed of the bootstrap that estimates confidence intervals.
     """
 
@@ -71,7 +72,7 @@ class Evaluation(BaseModel):
     seed: Annotated[StrictInt, Field(ge=0)] = 0
 
     def model_post_init(self, _: Any) -> None:
-        """Raises an `EvaluationError` for a name that does not exist."""
+        """Raises an `EvaluationError` if an option has an unknown name."""
         asked: dict[str, tuple[Sequence[str], Collection[str]]] = {
             "form": ([self.form], ANSWER_FORMS),
             "split": ([self.split], EVALUATION_SPLITS),
@@ -85,7 +86,7 @@ class Evaluation(BaseModel):
 
     @property
     def splits(self) -> list[Split]:
-        """The splits whose steps are asked about."""
+        """The splits whose steps the model is asked about."""
         if self.split == ANY_SPLIT:
             return list(Split)
         return [Split(self.split)]
@@ -100,16 +101,17 @@ def write_evaluation_requests(
     system: str | None,
     images: str,
 ) -> int:
-    """Writes a request to a model for each step of a split; returns the number of requests.
+    """Writes a request to a model for each step of a split, and returns the number of requests.
 
     Args:
         workspace: the workspace with the trajectories.
-        out: the JSON Lines file, which only its owner can read (mode 0600).
+        out: the JSON Lines file to write, which only its owner can read (mode 0600).
         asked: the options of the evaluation.
         model: the name of the model in the requests.
-        system: a system prompt instead of the prompt of the form; None: the prompt of the form.
-        images: `data`: screenshots are inside the lines. `path`: they are copied to a folder
-            `<stem>_images` next to the file; copies of an earlier run are removed.
+        system: the system prompt. If None, the usual prompt for the format of the answers is used.
+        images: where the screenshots are. With `data`, they are inside the lines. With `path`, they
+            are copied to a folder `<stem>_images` next to the file, and copies of an earlier run
+            are removed.
 
     Raises:
         EvaluationError: the split has no steps, or `images` has another value.
@@ -143,9 +145,9 @@ def write_evaluation_requests(
 
 
 def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
-    """Writes the correct answer for each step of a split; returns the number of answers.
+    """Writes the correct answer for each step of a split, and returns the number of answers.
 
-    Only the owner can read the file (mode 0600).
+    Only the owner can read the written file (mode 0600).
 
     Raises:
         EvaluationError: the split has no steps.
@@ -161,7 +163,7 @@ def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> i
 def _write_lines(
     workspace: Workspace, out: Path, asked: Evaluation, line: Callable[[StepRecord], dict[str, Any]]
 ) -> int:
-    """Writes a line for every step of a split; returns their number."""
+    """Writes a line of JSON for every step of a split, and returns the number of lines."""
     written = 0
 
     def add(record: StepRecord) -> None:
@@ -182,7 +184,7 @@ def _write_lines(
 
 
 def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) -> ScoreReport:
-    """Scores predictions that are given as rows of trajectory id, step index and response.
+    """Scores predictions given as rows of (trajectory id, step index, response).
 
     Raises:
         EvaluationError: the split has no steps.
@@ -198,7 +200,7 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
 
 
 def _plain(value: Any) -> Any:
-    """Returns a text or a finite number as it is; None for any other value, such as NaN."""
+    """Returns a text or a finite number unchanged, and None for any other value, such as NaN."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and math.isfinite(value):
@@ -215,7 +217,8 @@ def score_file(
         workspace: the workspace with the trajectories.
         predictions: plain JSON Lines, or the results of an OpenAI batch.
         asked: the options of the evaluation.
-        out: a folder for tables of scores, a summary and images of failures; None: no files.
+        out: a folder for tables of scores, a summary and an image of failures. If None, no files
+            are written.
 
     Raises:
         EvaluationError: the split has no steps.
@@ -251,7 +254,7 @@ def score_file(
 
 
 def _discard(_row: Mapping[str, Any]) -> None:
-    """Ignores a row of scores, because no table is written."""
+    """Ignores a row of scores if no table is written."""
 
 
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:

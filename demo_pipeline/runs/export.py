@@ -45,8 +45,9 @@ _EXPORTED = (
     *(stage.folder for stage in datasets_job_stages()),
     CONTACT_SHEETS_STAGE.folder,
 )
-_PICTURES = frozenset({".png", ".jpg", ".jpeg"})  # may be hard-linked: nobody edits them in place
-_DRAFT_DIGITS = 16  # random hex digits in the name of a draft
+# Suffixes of files that may be hard-linked, because nobody edits images in place.
+_PICTURES = frozenset({".png", ".jpg", ".jpeg"})
+_DRAFT_DIGITS = 16  # number of random hex digits in the name of a draft folder
 
 
 def export_datasets(
@@ -63,12 +64,15 @@ def export_datasets(
 
     Args:
         store: the store.
-        dest: the folder. It must not exist, or be empty. It gets all files, or stays unchanged.
-        disabled: folders of outputs that are not copied.
-        privacy: the settings with which the datasets must have been built; None: not checked.
+        dest: the folder to write, which must be missing or empty. If a copy fails, it stays
+            unchanged.
+        disabled: folders of the store whose outputs are not copied.
+        privacy: the privacy settings with which the datasets must have been built. If None, the
+            settings are not checked.
 
     Returns:
-        Name of each copied output, which is also its path below `dest` → bytes written.
+        Name of each copied output → number of bytes written. The name is also the output's path
+        below `dest`.
 
     Raises:
         StorageError: `dest` is not empty, a dataset was built with other privacy settings, a file
@@ -112,10 +116,10 @@ def _may_leave(name: str, index: Path | None) -> bool:
 def _require_same_privacy(
     store: Store, names: Iterable[str], privacy: PrivacySettings | None
 ) -> None:
-    """Raises `StorageError` for an output that was built with other settings of `privacy`.
+    """Raises `StorageError` if an output was built with other privacy settings.
 
-    The settings are read from the versions. An outdated output may be exported if it was built with
-    the same settings of `privacy`.
+    The committed versions say with which settings they were built. An outdated output may be
+    exported if it was built with the same privacy settings.
     """
     if privacy is None or not privacy.reads_pictures:
         return
@@ -129,10 +133,10 @@ def _require_same_privacy(
 
 
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
-    """Returns whether screenshots were searched with these settings before an output was built.
+    """Returns whether an output shows only screenshots that were searched with these settings.
 
-    The summary of a dataset has a hash of the settings. The summary of a contact sheet has none.
-    Therefore the contact sheet must have been made from the current redactions, and the redactions
+    The summary of a dataset has a hash of the settings, but the summary of a contact sheet has not.
+    Therefore, a contact sheet must have been made from the current redactions, and the redactions
     must have been made with these settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
@@ -150,7 +154,7 @@ def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> b
 def folder_draft(dest: Path) -> Iterator[Path]:
     """Creates a draft folder next to `dest`, and renames it to `dest` if the block succeeds.
 
-    First removes old drafts next to `dest`, which remain if a process was killed.
+    Drafts that a killed process left next to `dest` are removed first.
 
     Raises:
         StorageError: `dest` is not empty, or a file could not be written.
@@ -176,7 +180,7 @@ def folder_draft(dest: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned_drafts(dest: Path) -> None:
-    """Removes the drafts of `dest` whose processes have died; a draft can be very large."""
+    """Removes the drafts of `dest` whose processes have died, because drafts can be very large."""
     draft_name = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{{_DRAFT_DIGITS}}}")
     for path in dest.parent.iterdir():
         if draft_name.fullmatch(path.name):
@@ -186,10 +190,10 @@ def _remove_abandoned_drafts(dest: Path) -> None:
 
 
 class _Copier:
-    """Copies files; an image that was copied before becomes a hard link to the first copy.
+    """Copies files, and hard-links an image to the first copy of the same image.
 
     Attributes:
-        written: the bytes copied so far, without hard links.
+        written: number of bytes copied so far, without hard links.
     """
 
     def __init__(self) -> None:
@@ -208,7 +212,10 @@ class _Copier:
             self.written += status.st_size
 
     def _first_copy(self, source: Path, target: Path) -> Path | None:
-        """Returns the first copy of the same image; None if there is none, or it is no image."""
+        """Returns the first copy of the same image.
+
+        Returns None if the image was not copied before, or if the file is not an image.
+        """
         if source.suffix not in _PICTURES:
             return None
         identity = file_id(source)
@@ -221,10 +228,10 @@ class _Copier:
 
 
 def require_undamaged(store: Store, name: str) -> None:
-    """Compares an output with its manifest, byte by byte.
+    """Reads all files of an output, and compares them with the output's manifest.
 
     Raises:
-        StorageError: a file was changed.
+        StorageError: a file is missing or was changed.
     """
     damages = store.verify(name)
     if damages:
@@ -247,7 +254,7 @@ def _require_empty(dest: Path) -> None:
 def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:
     """Writes a dataset for the Hugging Face Hub: tables, images and a card.
 
-    It contains the exports named in `datasets.exports` that have tables.
+    The dataset contains all exports in the setting `datasets.exports` that consist of tables.
 
     Raises:
         StorageError: `datasets.license` or `hub.language` is not set, `dest` is not empty, or a
@@ -284,7 +291,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
 def _require_named(settings: Settings) -> None:
     """Raises `StorageError` unless the license and the language of the dataset are set.
 
-    Only the owner of the recordings knows them.
+    Only the owner of the recordings knows the license and the language.
     """
     missing = []
     if settings.datasets.license == "unknown":

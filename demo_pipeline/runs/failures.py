@@ -1,8 +1,8 @@
-"""Classifies errors: transient errors, faults of a demonstration, and defects of this package.
+"""Classifies errors as transient errors, faults of a demonstration, or defects of this package.
 
-Faults of a demonstration and defects quarantine the demonstration. Transient errors do not: a full
-disk, storage that does not answer, or too little memory. They are retried after the pauses that are
-defined here. Messages that may quote typed text are removed before they reach logs and records.
+Faults of a demonstration and defects quarantine the demonstration. Transient errors, such as a full
+disk, an unreachable store or too little memory, do not. They are retried with the pauses defined
+here. Messages that may quote typed text are removed before they reach logs and records.
 """
 
 import logging
@@ -21,15 +21,15 @@ from demo_pipeline.store.versions import CheckOutcome
 
 # Pauses before the retries of a transient error within a run. After the last retry, the run fails.
 RETRY_SECONDS = (5, 20, 80)
-# Pauses before the daemon requests another run for the demonstration. The pause is doubled after
-# each run, from the first to the longest.
+# Limits of the pause before the daemon requests another run for a demonstration whose run failed.
+# The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # limits the exponent; fewer doublings reach the longest pause
+_DOUBLINGS = 10  # limit of the exponent; the longest pause is reached with fewer doublings
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean a damaged file; they persist until a
-# person moves the file away.
+# SQLite errors that count as transient. The last two mean that the database file is damaged. These
+# two errors persist until a person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
@@ -40,8 +40,9 @@ class TransientError(Exception):
     """Raised if a cause outside the demonstration stopped its run, so that a later run may succeed.
 
     Attributes:
-        reason: for people, such as `video.mp4: could not be written: No space left on device`.
-        trouble: the reason without the name of a file, so that it is equal for all demonstrations.
+        reason: the cause as shown to people, such as `video.mp4: could not be written: No space
+            left on device`.
+        trouble: the reason without a file name, so that it is equal for all demonstrations.
     """
 
     def __init__(self, reason: str, trouble: str = "") -> None:
@@ -54,21 +55,21 @@ class TransientError(Exception):
 
 
 class InstanceError(Exception):
-    """Raised if DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
+    """Raised if DAGSTER_HOME cannot be used. The message names the cause and the remedy."""
 
 
 UPLOAD_CHANGED = "the upload changed while it was read: nothing is kept; run it again as it is now"
 
 
 class UploadChangedError(TransientError):
-    """Raised if an upload changed after its processing began; the run is not retried."""
+    """Raised if an upload changed while it was processed. The run ends without retries."""
 
 
 class RefusedError(DemonstrationError):
-    """Raised if the inputs of a build are at fault.
+    """Raised if a build fails because of its inputs.
 
     Attributes:
-        checks: the outcomes of the checks of the stage, if one of them rejected the build.
+        checks: the outcomes of the stage's checks. Empty if no check rejected the build.
     """
 
     def __init__(
@@ -79,10 +80,10 @@ class RefusedError(DemonstrationError):
 
 
 class UnusableInputError(RefusedError):
-    """Raised if an input cannot be used although the recording is not at fault.
+    """Raised if an input cannot be used for a reason other than the content of the recording.
 
-    The input is missing or damaged, its demonstration is quarantined already, or the partition key
-    is not an id.
+    The input is missing or damaged, its demonstration is already quarantined, or the partition key
+    is not a possible demonstration id.
     """
 
 
@@ -91,20 +92,20 @@ class DefectError(Exception):
 
 
 def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
-    """Returns the seconds to wait after failed attempts.
+    """Returns the number of seconds to wait before the next attempt.
 
     Args:
-        attempts: the number of failed attempts.
-        first: the pause after the first attempt; it is doubled after each further attempt, up to
-            `LONGEST_PAUSE_SECONDS`.
+        attempts: the number of failed attempts so far.
+        first: the pause after the first failed attempt. The pause is doubled after each further
+            attempt, up to `LONGEST_PAUSE_SECONDS`.
     """
     return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
 
 
 def transient_reason(error: BaseException) -> str | None:
-    """Returns the reason of a transient error, for people; None if the error is not transient.
+    """Returns the cause of a transient error as shown to people, or None for any other error.
 
-    Missing and damaged outputs do not count as transient errors: they must be rebuilt.
+    Missing and damaged outputs do not count as transient errors, because they must be rebuilt.
     """
     if isinstance(error, TransientError):
         return error.reason
@@ -113,13 +114,13 @@ def transient_reason(error: BaseException) -> str | None:
     if isinstance(error, StorageError):
         return str(error)
     reason = system_trouble(error) or _database_trouble(error)
-    if reason is None and error.__cause__ is not None:  # a library wrapped an error of the system
+    if reason is None and error.__cause__ is not None:  # a library may have wrapped a system error
         return transient_reason(error.__cause__)
     return reason
 
 
 def _transient_trouble(error: BaseException) -> str:
-    """Returns the cause of a transient error without the name of a file; empty if unknown."""
+    """Returns the cause of a transient error without any file name, or empty if it is unknown."""
     if isinstance(error, TransientError | StorageError):
         return error.trouble
     if system_trouble(error) is None and error.__cause__ is not None:
@@ -128,16 +129,19 @@ def _transient_trouble(error: BaseException) -> str:
 
 
 def error_words(error: BaseException) -> str:
-    """Returns a description of an error that cannot contain typed text.
+    """Describes an error without typed text that its message may quote.
 
-    For a transient error, the description is the reason; for any other error, it is the type.
+    A transient error is described by its cause, and any other error by its type.
     """
     return transient_reason(error) or type(error).__name__
 
 
 def _database_trouble(error: BaseException) -> str | None:
-    """Returns why a database failed, such as `database or disk is full`; None for other errors."""
-    cause = getattr(error, "orig", error)  # SQLAlchemy wraps the error of the database
+    """Returns the cause of a database error, such as `database or disk is full`.
+
+    Returns None for errors that do not come from a database or are not transient.
+    """
+    cause = getattr(error, "orig", error)  # SQLAlchemy wraps the error of the database driver
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")
         return str(cause) if name.startswith(_SQLITE_TROUBLE) else None
@@ -149,15 +153,19 @@ def _database_trouble(error: BaseException) -> str | None:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Returns whether an error is a defect, which no input, storage or machine has caused."""
+    """Returns whether an error is a defect of this package.
+
+    An error is a defect if it was not caused by an input, by storage or by the machine.
+    """
     is_explained = isinstance(error, StorageError | DemonstrationError)
     return not is_explained and transient_reason(error) is None
 
 
 def warning_words(error: BaseException) -> str:
-    """Returns the reason of an error, for a warning.
+    """Returns the text of a warning about an error.
 
-    A defect is described by its type and its line, because its message may quote typed text.
+    A defect is described by its type and its line of code, because its message may quote typed
+    text.
     """
     if is_defect(error):
         kind = type(error).__name__
@@ -167,11 +175,11 @@ def warning_words(error: BaseException) -> str:
 
 @contextmanager
 def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
-    """Logs a warning instead of raising an error from the block.
+    """Catches errors from the block, and logs a warning instead.
 
     Args:
         log: the logger that gets the warning.
-        work: the name of the work in the block, for the warning.
+        work: the subject of the warning, which names the work in the block.
     """
     try:
         yield
@@ -183,12 +191,17 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
 def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     """Replaces errors from the block by errors whose messages cannot quote typed text.
 
-    Errors that this package raises keep their message and lose their cause. Any other error is a
-    defect: the new message has its type, the stage, and the line in this package.
+    Errors of this package's own types keep their messages, but lose their causes, which may quote
+    typed text. Any other error is either transient or a defect of this package.
+
+    Args:
+        stage: the name of the stage that runs in the block.
+        demonstration: the id of the demonstration; empty for a dataset.
 
     Raises:
-        DefectError: a subclass with the name of the original exception, because Dagster shows that
-            name.
+        DefectError: a defect stopped the stage. The message names the stage and the line in this
+            package. The error is a subclass with the name of the original exception, because
+            Dagster shows the name.
         TransientError: a transient error, such as a full disk, stopped the stage.
     """
     try:
@@ -206,7 +219,10 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """Returns `, at <file>:<line>` for the innermost call in this package; empty without one."""
+    """Returns `, at <file>:<line>` for the innermost call in this package.
+
+    Returns an empty string if the traceback has no call in this package.
+    """
     for frame in reversed(extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.is_relative_to(_PACKAGE):

@@ -1,4 +1,7 @@
-"""What several folders of tests share: a clean environment, and what is made once to be read."""
+"""Fixtures that several folders of tests share.
+
+They provide a clean environment, S3 servers, and recordings and stores that are made only once.
+"""
 
 import os
 import re
@@ -26,19 +29,22 @@ from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seawe
 from demo_pipeline_tests.simulator.script import click, type_text
 from demo_pipeline_tests.uploads import TYPED
 
-settings.register_profile("any machine", deadline=None)  # a busy machine is not a defect
+settings.register_profile("any machine", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("any machine")
 
 
-MEMORY = Path("/dev/shm")  # noqa: S108 a place, where pytest makes folders of its own
-ROOM = 7 * 10**9  # bytes: the tests take less than 2 GB, and warnings begin below 5 GB
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes its own folders below it
+# Bytes that must be free in memory. The tests take less than 2 GB, and the pipeline warns below 5
+# GB of free space.
+ROOM = 7 * 10**9
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Put temporary files into memory where it has room: SQLite waits for a disk at every event.
+    """Puts temporary files into memory if it has room.
 
-    The tests of Dagster and of the ledger take half as long then. `TMPDIR` names another place.
+    SQLite waits for a disk at every event. Without a disk, the tests of Dagster and of the ledger
+    take half as long. To use another place, set `TMPDIR`.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
@@ -51,7 +57,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No setting, settings file, Dagster instance or colour of the person who runs the tests."""
+    """Hides settings, settings file, DAGSTER_HOME and colours of the person who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith("DEMO_PIPELINE_") or name in {"DAGSTER_HOME", "FORCE_COLOR"}:
@@ -62,9 +68,10 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(autouse=True, scope="session")
 def answered_interrupts() -> None:
-    """A script that starts the tests in the background ignores Ctrl-C for them.
+    """Restores the handling of Ctrl-C, which background jobs of a shell script ignore.
 
-    Dagster would then ignore SIGTERM, too, and so would its `tail`, which it waits a minute for.
+    Otherwise Dagster would ignore SIGTERM, too. So would its `tail` processes, for which Dagster
+    waits a minute.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +79,10 @@ def answered_interrupts() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_loader() -> Iterator[None]:
-    """The connections to S3 of a process share what botocore reads, most of what one costs."""
+    """Lets all S3 clients of a process share botocore's data files.
+
+    Reading these files takes most of the time of making a client.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore_session, "create_loader", cache(create_loader))
         yield
@@ -80,7 +90,7 @@ def one_loader() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that need a browser where there is none."""
+    """Leaves out the tests that need a browser if no browser is installed."""
     if find_chromium() is None:
         left_out = [item for item in items if item.get_closest_marker(NEEDED)]
         items[:] = [item for item in items if item not in left_out]
@@ -88,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, and how to get it."""
+    """Tells that tests were left out, and how to install the browser for them."""
     if find_chromium() is None:
         terminalreporter.write_line(f"The tests that need a browser were left out. {HOW}")
 
@@ -101,7 +111,7 @@ def take_to_trajectories(root: Path, names: Iterable[str]) -> None:
 
 @pytest.fixture(scope="session")
 def made_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two small demonstrations taken to their trajectories: `uploads/` and `store/`."""
+    """A folder with `uploads/` and `store/`: two small demonstrations that all stages processed."""
 
     def make(root: Path) -> None:
         write_demos(root / "uploads")
@@ -112,7 +122,7 @@ def made_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The two recordings of a real desktop taken to their trajectories, like `made_root`."""
+    """A folder like `made_root`, with the two recordings of a real desktop."""
 
     def make(root: Path) -> None:
         copy_recordings(root)
@@ -123,7 +133,7 @@ def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An upload of seven seconds in which somebody ticks a box and types `TYPED`."""
+    """A recording of seven seconds in which somebody ticks a box and types `TYPED`."""
     acts = (click("Agree"), click("Name"), type_text(TYPED))
 
     def make(root: Path) -> None:
@@ -134,21 +144,21 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[S3Server]:
-    """An S3 server in this process; `connected()` leads a test's environment to it."""
+    """An S3 server in this process. Its method `connected` sets the variables of S3 clients."""
     with moto_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A real S3 server beside this process; `connected()` leads a test's environment to it."""
+    """A SeaweedFS server in another process, with the same methods as `moto`."""
     with seaweed_server(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package `datasets` with a cache of its own, off the network."""
+    """The package `datasets`, offline and with its own cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
@@ -160,21 +170,21 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def moto_url(moto: S3Server) -> Iterator[str]:
-    """URL of a new bucket on moto, which the environment leads to."""
+    """The URL of a new bucket on moto. The environment variables of S3 clients point to moto."""
     with moto.connected():
         yield moto.make_bucket()
 
 
 @pytest.fixture
 def seaweedfs_url(seaweedfs: S3Server) -> Iterator[str]:
-    """URL of a new bucket on SeaweedFS, which the environment leads to."""
+    """The URL of a new bucket on SeaweedFS. The variables of S3 clients point to SeaweedFS."""
     with seaweedfs.connected():
         yield seaweedfs.make_bucket()
 
 
 @pytest.fixture(params=["local", "bucket"])
 def either(request, tmp_path):
-    """An empty store of each kind, for what is true of all."""
+    """An empty store, first in a folder and then in a bucket, for tests of both kinds."""
     if request.param == "local":
         return Store(tmp_path / "store")
     return open_store(f"{request.getfixturevalue('moto_url')}/store", tmp_path / "cache")

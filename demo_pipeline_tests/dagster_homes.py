@@ -1,8 +1,8 @@
 """A configuration of Dagster that lets tests run faster.
 
-By default Dagster starts four processes for every step of a run, two of them Pythons, to show on
-the terminal what the step prints while it is kept in a file. Tests of what is kept, of the console
-and of the daemon run with that; the others need not pay for it.
+By default, Dagster starts four processes for every step of a run, two of them Python. They copy the
+output of the step to a file and to the terminal. Only tests of these files, of the terminal and of
+the daemon need these processes.
 """
 
 import json
@@ -15,4 +15,4 @@ WITHOUT_OUTPUT: dict[str, Any] = {
         "class": "NoOpComputeLogManager",
     },
 }
-WITHOUT_OUTPUT_YAML = json.dumps(WITHOUT_OUTPUT)  # which is YAML, too
+WITHOUT_OUTPUT_YAML = json.dumps(WITHOUT_OUTPUT)  # JSON is valid YAML

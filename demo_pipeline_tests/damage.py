@@ -1,4 +1,4 @@
-"""Damage as a bad disk does it."""
+"""Damages committed files as a faulty disk does."""
 
 import os
 from pathlib import Path
@@ -7,25 +7,25 @@ from demo_pipeline.runs.workspace import Workspace
 
 
 def flip_byte(workspace: Workspace, output: str, file: str) -> None:
-    """Change one byte in the middle of a committed file; its size and its times stay."""
+    """Changes one byte in the middle of a file in the store, but not its size and times."""
     flip_byte_of(workspace.store.open(output)[0] / file)
 
 
 def flip_byte_of(path: Path) -> None:
-    """Change one byte in the middle of a file; its size and its times stay."""
+    """Changes one byte in the middle of a file, but not its size and times."""
     status = path.stat()
     path.write_bytes(flipped(path.read_bytes()))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def flipped(data: bytes) -> bytes:
-    """The same bytes with another one in the middle."""
+    """Returns the bytes with a changed byte in the middle."""
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
 def broken_counts(workspace: Workspace) -> dict[str, int]:
-    """Dataset → how many demonstrations it leaves out as broken."""
+    """Returns, by dataset, the number of demonstrations that are left out as broken."""
     counts: dict[str, int] = {}
     for output in workspace.store.outputs():
         version = workspace.store.published(output)

@@ -1,7 +1,7 @@
 """`make demo-s3`: uploads into one bucket become datasets in another while you watch.
 
-It starts SeaweedFS with random credentials, and Dagster's UI and daemon. They listen on the
-loopback interface only; at the end they are stopped, and the folder that they write to is deleted.
+It starts SeaweedFS with random credentials, and Dagster's UI and daemon. These servers listen on
+the loopback interface only. At the end, they are stopped and their folder is deleted.
 """
 
 import argparse
@@ -44,14 +44,22 @@ from demo_pipeline_tests.uploads import tear_meta, upload
 RECORDINGS = ROOT / "data" / "samples"
 GOOD = tuple(sorted(path.parent.name for path in RECORDINGS.glob("2*/recording.mp4")))
 BROKEN = "20260107_100000"
-# However slow the machine is, one of these follows another: a line here, or an output in the store.
-# A stage of the longest sample takes 8 s on an idle core.
+# The demo fails if neither a new line is printed nor a new output is in the store for this time. A
+# stage of the longest sample takes 8 s on an idle core.
 _STALLED_SECONDS = 180.0
 
 
 @dataclass
 class Demo:
-    """The files that are still to be uploaded, the lines that were printed, the last progress."""
+    """The state of the demo.
+
+    Attributes:
+        files: key and path of the files that are still to be uploaded.
+        start: time at which the demo began, in seconds of `time.monotonic`.
+        printed: all printed lines.
+        progressed: time of the last new line or output, in seconds of `time.monotonic`.
+        outputs: number of outputs in the store at that time.
+    """
 
     instance: Any
     workspace: Workspace
@@ -62,10 +70,10 @@ class Demo:
     outputs: int = 0
 
     def step(self) -> bool:
-        """Upload one more file, print what happened; returns whether everything is done.
+        """Uploads one more file, prints what happened, and returns whether everything is done.
 
         Raises:
-            TimeoutError: nothing new has happened for a long time.
+            TimeoutError: nothing happened for `_STALLED_SECONDS`.
         """
         if self.files:
             self._upload(*self.files.pop())
@@ -121,7 +129,7 @@ class Demo:
 
 
 def main() -> int:
-    """Run the demo; the exit code is 0 when every output is as expected, else 1."""
+    """Runs the demo. The exit code is 0 if every output is as expected, or else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3000, help="of the UI")
     parser.add_argument("--keep", action="store_true", help="leave it running until Ctrl-C")
@@ -136,7 +144,7 @@ def main() -> int:
 
 
 def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
-    """Run the whole demo below `folder`; returns its exit code."""
+    """Runs the whole demo in a folder, and returns the exit code."""
     with ExitStack() as stack:
         keys = f"demo-{secrets.token_hex(8)}", secrets.token_urlsafe(30)
         server = stack.enter_context(seaweed_server(folder / "server", *keys))
@@ -164,7 +172,7 @@ def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
 
 
 def configure(folder: Path, uploads: str, store: str) -> None:
-    """Set the environment of this process and its children; other settings are removed."""
+    """Sets the settings of this process and its children, and removes all other settings."""
     for name in list(os.environ):
         if name.startswith("DEMO_PIPELINE_"):
             del os.environ[name]
@@ -179,7 +187,10 @@ def configure(folder: Path, uploads: str, store: str) -> None:
 
 
 def files_of(folder: Path) -> list[tuple[str, Path]]:
-    """(key, file) of the sample recordings and of a broken copy, in random order."""
+    """Returns key and path of each file of the sample recordings and of a broken copy.
+
+    The order is random.
+    """
     tear_meta(upload(RECORDINGS / GOOD[0], folder, BROKEN))
     folders = [*(RECORDINGS / name for name in GOOD), folder / BROKEN]
     files = [
@@ -190,7 +201,7 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
 
 
 def check_outputs(demo: Demo, exported: Path) -> list[str]:
-    """Print the outputs, export and validate them; returns what is not as expected."""
+    """Prints, exports and validates the outputs, and returns everything that is wrong."""
     wrong = [
         f"{run.job} {run.key}: {run.status}"
         for run in runs_of(demo.instance)
@@ -213,7 +224,7 @@ def check_outputs(demo: Demo, exported: Path) -> list[str]:
 
 
 def command(*arguments: str) -> str:
-    """Run `demo-pipeline`; returns what failed, empty when it succeeded."""
+    """Runs `demo-pipeline`, and returns a message if it fails, or else ""."""
     print_line(f"$ demo-pipeline {arguments[0]} {Path(arguments[1]).name}")
     script = f"{sysconfig.get_path('scripts')}/demo-pipeline"
     done = subprocess.run((script, *arguments), check=False, cwd=ROOT)

@@ -50,7 +50,8 @@ ROW: dict[str, Any] = {
     "status": "completed",
     "reason": "done",
 }
-SAME_PROMPT = ("Look at <image> now", "Look at [image] now")  # of two tasks, as prompts are written
+# Instructions of two tasks that become the same text in prompts.
+SAME_PROMPT = ("Look at <image> now", "Look at [image] now")
 CLICK: tuple[str, dict[str, Any]] = ("click", {"x": 960, "y": 540, "button": "left"})
 TABLE: Sequence[tuple[str, dict[str, Any]]] = (
     ("click", {"x": 500, "y": 300, "button": "left"}),
@@ -99,10 +100,24 @@ def make_trajectory(
     targets: Mapping[int, Mapping[str, str]] | None = None,
     hidden: Sequence[tuple[int, str, str]] | None = None,
 ) -> DatasetTrajectory:
-    """A trajectory below `root`; `rows` overrides provenance, `targets` the target by step.
+    """Makes a trajectory below `root`.
 
-    `instruction`: None: one that no trajectory of another name has. `hidden`: before which step,
-    type and reason of the hidden actions; None: no table of them.
+    Args:
+        root: the folder in which the folder `trajectories` is made.
+        name: id of the demonstration.
+        actions: type and parameters of each step's action.
+        success: whether the task was done.
+        instruction: if it is None, the instruction contains the name of the trajectory.
+        application: the application of the task.
+        group: the task group; None means a task group of its own.
+        osworld: id of the OSWorld task.
+        shade: shade of the first screenshot; the next ones have the next shades.
+        rows: step index → values that override the step's provenance.
+        recorded_at: time of the recording, ISO 8601.
+        size: width and height of the screenshots, pixels.
+        targets: step index → the target of the step's action.
+        hidden: index of the next step, type and reason of each hidden action. If it is None, the
+            trajectory has no table of hidden actions.
     """
     path = root / "trajectories" / name
     task = {

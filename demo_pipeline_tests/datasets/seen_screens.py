@@ -13,7 +13,12 @@ Box = tuple[int, int, int, int]
 
 
 def timed(count: int, **changes: Any) -> dict[int, dict[str, Any]]:
-    """Returns the provenance of one step per second. `changes` sets values, as in `lead_ms_2=5`."""
+    """Returns the provenance of one step per second.
+
+    Args:
+        count: number of steps.
+        changes: values to set. For example, `lead_ms_2=5` sets `lead_ms` of step 2 to 5.
+    """
     rows: dict[int, dict[str, Any]] = {
         index: {
             "press_ms": index * SECOND,
@@ -64,7 +69,13 @@ def make_seen(
     *nodes: dict[str, Any],
     **changes: Any,
 ) -> DatasetTrajectory:
-    """Makes a trajectory with the same elements at each step; `changes` go to `make_trajectory`."""
+    """Makes a trajectory whose UI trees have the same elements at each step.
+
+    Args:
+        root, name, actions: see `make_trajectory`.
+        nodes: the elements below the root of each tree.
+        changes: further arguments of `make_trajectory`.
+    """
     changes = {"rows": timed(len(actions)), **changes}
     trajectory = make_trajectory(root, name, actions, **changes)
     for step in sorted((trajectory.path / "steps").iterdir()):

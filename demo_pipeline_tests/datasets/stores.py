@@ -15,7 +15,7 @@ from demo_pipeline_tests.building import build_stage
 
 
 def commit_trajectory(workspace: Workspace, trajectory: DatasetTrajectory) -> Version:
-    """Commits the result of `make_trajectory` as a demonstration's trajectory, with its records."""
+    """Commits a trajectory of `make_trajectory` to the store, and then its records."""
     with workspace.store.stage(TRAJECTORIES_STAGE.output(trajectory.id)) as staging:
         shutil.copytree(trajectory.path, staging.path, dirs_exist_ok=True)
         shutil.copyfile(trajectory.provenance, staging.path / "provenance.parquet")

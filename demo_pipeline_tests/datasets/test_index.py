@@ -16,7 +16,7 @@ ROWS = {
     0: {"leak": True},
     1: {"pts": None},
     2: {"leak": True, "unavoidable": True},
-    10: {"leak": True},  # it types: it points at nothing that a picture could give away
+    10: {"leak": True},  # not counted: typing has no target that a screenshot could give away
 }
 RATES = {
     "pointer_actions": 11,

@@ -48,7 +48,8 @@ def test_a_split_stays_empty_only_if_no_other_split_has_two_groups(groups):
 def test_val_and_test_of_twenty_tasks_are_never_empty():
     plans = [assign_splits(many(20), DatasetSettings(seed=seed)) for seed in range(300)]
     assert not [plan.empty for plan in plans if plan.empty]
-    assert 0.1 < sum(bool(plan.filled) for plan in plans) / 300 < 0.3  # as many would be empty
+    # In 10 to 30 % of the plans, a split would be empty if no group were moved to it.
+    assert 0.1 < sum(bool(plan.filled) for plan in plans) / 300 < 0.3
 
 
 def test_three_demonstrations_fill_three_splits_and_the_plan_says_how():

@@ -1,4 +1,4 @@
-"""A workspace over temporary roots with its own Dagster instance, and reading its runs."""
+"""Makes workspaces in temporary folders with their own Dagster instances, and reads their runs."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class Bench:
     def run(
         self, job: str, key: str | None = None, only: Sequence[str] = (), **tags: str
     ) -> Result:
-        """Run a job, or only some of its assets; failures are in the result."""
+        """Runs a job, or only the assets `only` of it. Failures are in the result, not raised."""
         return self.definitions.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=key,
@@ -49,18 +49,18 @@ class Bench:
         )
 
     def process(self, key: str, **tags: str) -> Result:
-        """One demonstration, registered first and compared with the OSWorld tasks."""
+        """Processes a demonstration, after registering it and reading the OSWorld tasks."""
         self.catalogue()
         register_partitions(self.instance, [key])
         return self.run("process_demonstration", key, **tags)
 
     def catalogue(self) -> None:
-        """The catalog of OSWorld tasks, unless there is one."""
+        """Builds the catalog of OSWorld tasks, unless it exists."""
         if self.workspace.store.current(CATALOG_OUTPUT) is None:
             run_catalog(self.workspace)
 
     def files(self) -> dict[str, dict[str, bytes]]:
-        """Every file of every committed output."""
+        """Returns the content of every file of every committed output, by output and path."""
         found = {}
         for output in self.workspace.store.outputs():
             folder = self.workspace.store.open(output)[0]
@@ -77,11 +77,16 @@ def bench(
     source: Path | None = None,
     **execution: Any,
 ) -> Iterator[Bench]:
-    """A bench over `root`/uploads, `root`/store and `root`/tasks, which may be missing.
+    """Makes a workspace over `root`/uploads, `root`/store and `root`/tasks, with an instance.
 
-    Uploads are complete when two ticks see the same. `kept`: the instance is `root`/home, on disk;
-    `captured`: with what the steps print, as by default. `source`: where to copy uploads and
-    store from.
+    An upload is complete if two evaluations of the sensor see the same files.
+
+    Args:
+        root: an empty folder, except for the optional folder `tasks`.
+        kept: whether the instance is stored on disk in `root`/home.
+        captured: whether the instance stores the output of steps, which is Dagster's default.
+        source: a folder whose `uploads` and `store` are copied.
+        execution: values of `ExecutionSettings`.
     """
     if source is None:
         (root / "uploads").mkdir()
@@ -119,7 +124,10 @@ class Ticked:
 
 
 def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
-    """One evaluation, its partitions registered as the daemon does; nothing is launched."""
+    """Evaluates a sensor once.
+
+    Partitions that the sensor requests are registered, as by the daemon, but no run is launched.
+    """
     definition = made.definitions.resolve_sensor_def(sensor)
     with dg.build_sensor_context(
         instance=made.instance,
@@ -141,12 +149,12 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
 
 
 def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
-    """Run at once what the daemon would launch for a request."""
+    """Executes the run that the daemon would launch for a request."""
     return made.run(job, request.partition_key, **request.tags)
 
 
 def cancel(made: Bench, request: dg.RunRequest) -> None:
-    """A run that the daemon launched for a request and that a person cancelled."""
+    """Records a run for a request that a person cancelled before it started."""
     key = {PARTITION_TAG: str(request.partition_key)}
     job = made.definitions.resolve_job_def("process_demonstration")
     run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
@@ -154,7 +162,7 @@ def cancel(made: Bench, request: dg.RunRequest) -> None:
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:
-    """(asset, partition) → its materialization."""
+    """Returns the materializations of a run by asset and partition."""
     found = {}
     for event in result.get_asset_materialization_events():
         one = event.step_materialization_data.materialization
@@ -167,12 +175,12 @@ def values(materialization: dg.AssetMaterialization) -> dict[str, Any]:
 
 
 def verdicts(result: Result) -> dict[str, dg.AssetCheckEvaluation]:
-    """Check → its evaluation."""
+    """Returns the evaluations of checks in a run by the name of the check."""
     return {one.check_name: one for one in result.get_asset_check_evaluations()}
 
 
 def failures(result: Result) -> dict[str, Any]:
-    """Stage → data of its failure."""
+    """Returns the data of the failures in a run by stage."""
     found = {}
     for event in result.get_step_failure_events():
         data = event.step_failure_data

@@ -1,4 +1,4 @@
-"""Instances on disk that cost less."""
+"""Makes Dagster instances on disk faster."""
 
 from collections.abc import Iterator
 

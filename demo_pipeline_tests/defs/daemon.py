@@ -1,7 +1,7 @@
-"""Dagster's own processes over an instance in a folder, and the outcomes of its runs.
+"""Starts and ends Dagster's own processes, and reads the runs of their instance.
 
-Belongs here: starting them as people do, ending them with everything they started, and asking the
-instance. What is expected of them, the tests and `make demo-s3` say.
+The processes are started as users start them, and are ended together with all processes that they
+started. The tests and `make demo-s3` check the results.
 """
 
 import os
@@ -21,13 +21,18 @@ from demo_pipeline.defs.partitions import PARTITION_TAG, REASON_TAG, UNFINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = "dagster.log"
-_LEAVE = 15.0  # seconds that processes have to end by themselves
+_LEAVE = 15.0  # seconds after which a process that was asked to end is killed
 _FAILED = {"FAILURE", "CANCELED"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `key` is its partition, empty when it has none; `reason` why it was launched."""
+    """A run of Dagster.
+
+    Attributes:
+        key: the partition of the run; empty if it has none.
+        reason: why the run was launched.
+    """
 
     id: str
     job: str
@@ -50,9 +55,9 @@ class Run:
 
 @contextmanager
 def dagster_home(folder: Path, config: str = "dagster.yaml") -> Iterator[dg.DagsterInstance]:
-    """The instance of a new folder with a dagster.yaml of this checkout.
+    """Opens an instance in a new folder with a dagster.yaml of this checkout.
 
-    Its databases exist before any process could create them.
+    The databases are created here, so that no two processes create them at the same time.
     """
     folder.mkdir(parents=True)
     text = (ROOT / config).read_text("utf-8")
@@ -65,9 +70,9 @@ def dagster_home(folder: Path, config: str = "dagster.yaml") -> Iterator[dg.Dags
 def dagster_process(
     command: tuple[str, ...], home: Path, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A console script of Dagster's in the checkout; its output is in `home`/dagster.log.
+    """Starts a console script of Dagster in the checkout; its output goes to `home`/dagster.log.
 
-    It ends with the context, and so does every process that it started.
+    The process, and every process that it started, are ended with the context.
     """
     script = f"{sysconfig.get_path('scripts')}/{command[0]}"
     with (home / LOG).open("ab") as log:
@@ -87,12 +92,12 @@ def dagster_process(
 
 
 def open_runs(instance: dg.DagsterInstance) -> int:
-    """The number of runs that are queued or running."""
+    """Returns the number of runs that are queued or running."""
     return instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
 
 
 def runs_of(instance: dg.DagsterInstance) -> list[Run]:
-    """Every run, in the order of their requests."""
+    """Returns all runs, oldest request first."""
     records = instance.get_run_records(ascending=True)
     return [_run(record.dagster_run) for record in records]
 
@@ -104,10 +109,17 @@ def wait_for(
     seconds: float,
     pause: float = 0.25,
 ) -> None:
-    """Return when it is `done`, which is asked every `pause` seconds.
+    """Waits until a condition is true.
+
+    Args:
+        process: the process that has to run meanwhile.
+        done: the condition.
+        what: the name of the condition in the error.
+        seconds: the maximum time to wait.
+        pause: seconds between two calls of `done`.
 
     Raises:
-        TimeoutError: it took too long, or the process ended before.
+        TimeoutError: the time is over, or the process ended before the condition was true.
     """
     end = time.monotonic() + seconds
     while not done():
@@ -125,7 +137,7 @@ def _run(run: dg.DagsterRun) -> Run:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt it, wait, and kill what is left of its session."""
+    """Interrupts a process, waits for its end, and kills the rest of its session."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_LEAVE)

@@ -1,4 +1,4 @@
-"""What the workers of a pool do in tests; a worker imports this module and not the tests'."""
+"""The work of pool workers in tests. A worker imports this module, but no module of tests."""
 
 import os
 import signal
@@ -10,7 +10,10 @@ from demo_pipeline.runs.failures import redacted_errors
 
 
 def begin(folder: str) -> Callable[[str], int]:
-    """In a worker: each task leaves a file a time; `bad` dies always, `once` once."""
+    """Returns the work of a worker whose tasks count their attempts by making files.
+
+    The task `bad` kills the worker at each attempt, and the task `once` at the first.
+    """
 
     def work(task: str) -> int:
         Path(folder, f"{task}.{time.time_ns()}").touch()
@@ -23,7 +26,7 @@ def begin(folder: str) -> Callable[[str], int]:
 
 
 def begin_long(folder: str) -> Callable[[str], None]:
-    """In a worker: each task leaves the number of its process, and goes on for ever."""
+    """Returns the work of a worker whose tasks make a file named by the process id and sleep."""
 
     def work(_task: str) -> None:
         Path(folder, str(os.getpid())).touch()
@@ -33,7 +36,7 @@ def begin_long(folder: str) -> Callable[[str], None]:
 
 
 def begin_without_database(folder: str) -> Callable[[str], None]:
-    """In a worker: Dagster's database cannot be opened."""
+    """Fails as if Dagster's database could not be opened in the worker."""
     from sqlalchemy import create_engine
 
     with redacted_errors("begin"):

@@ -1,9 +1,11 @@
-"""Dagster's storage in SQLite files, without what costs the most and decides nothing.
+"""Makes Dagster's SQLite storage faster in tests, without changing its results.
 
-Dagster makes an engine for every query, so that SQLAlchemy compiles each statement again; it reads
-all of its migrations for every run; and SQLite waits for the disk after every event. Tests that
-open an instance keep engines and migrations, and do not wait: a process that is killed loses
-nothing by that, only a machine without power does. Processes that tests start are not changed.
+Dagster makes an engine for every query, so that SQLAlchemy compiles each statement again. For every
+run, Dagster reads all of its migrations. SQLite waits for the disk after every event.
+
+Tests that open an instance reuse engines and migrations, and do not wait for the disk. Data is lost
+only if the machine loses power, not if a process is killed. Processes that tests start are not
+changed.
 """
 
 from collections.abc import Iterator
@@ -19,12 +21,12 @@ from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
 from sqlalchemy import Engine, create_engine, event
 
-_KEPT = 32  # engines; a test opens an instance and a few runs at a time
+_KEPT = 32  # maximum number of kept engines; a test uses one instance and a few runs at a time
 _MODULES = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
 
 
 class _Engines:
-    """`create_engine` that returns the engine of a database that it made before."""
+    """A replacement of `create_engine` that makes one engine per database."""
 
     def __init__(self) -> None:
         self._made: dict[str, Engine] = {}
@@ -37,7 +39,7 @@ class _Engines:
             if engine is None:
                 engine = create_engine(url, **options)
                 event.listen(engine, "connect", _do_not_wait)
-            self._made[key] = engine  # the newest is the last
+            self._made[key] = engine  # at the end: the first engine is the least recently used
             if len(self._made) > _KEPT:
                 self._made.pop(next(iter(self._made)))
             return engine
@@ -49,8 +51,8 @@ def _do_not_wait(connection: Any, _record: object) -> None:
 
 @contextmanager
 def quick_storage() -> Iterator[None]:
-    """Instances that this process opens in the context."""
-    scripts = vars(sql)["ScriptDirectory"]  # alembic's, which reads the migrations
+    """Makes instances faster that this process opens in the context."""
+    scripts = vars(sql)["ScriptDirectory"]  # the class of Alembic that reads the migrations
     read = scripts.from_config
     kept = cache(lambda _place, config: read(config))
     with pytest.MonkeyPatch.context() as patch:

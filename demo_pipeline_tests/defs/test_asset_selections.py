@@ -1,4 +1,4 @@
-"""Selections of assets that people type or click end with success, whatever they reach."""
+"""Tests that materializing a selection of assets succeeds if it contains everything."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ DATASETS = {
 
 @pytest.fixture
 def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A home of its own, as the pages have it, and the definitions of a code location."""
+    """A workspace with its own DAGSTER_HOME, and a file with the definitions next to it."""
     with bench(tmp_path, kept=True, source=made_root) as found:
         found.instance.add_dynamic_partitions("demonstrations", list(DEMOS))
     settings = found.settings.model_dump_json()
@@ -41,7 +41,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Be
 @pytest.mark.filterwarnings("ignore::dagster.SupersessionWarning", "ignore::dagster.BetaWarning")
 def test_a_selection_runs_everything_that_it_reaches(made):
     command = ["-f", "defs.py", "--select", "*", "--partition", next(iter(DEMOS))]
-    asset_materialize_command.main(command, standalone_mode=False)  # raises when the run fails
+    asset_materialize_command.main(command, standalone_mode=False)  # raises if the run fails
     [run] = made.instance.get_runs()
     assert {key.to_user_string() for key in run.asset_selection or ()} == CHAIN | DATASETS
     assert run.is_success

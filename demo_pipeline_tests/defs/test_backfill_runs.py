@@ -20,7 +20,7 @@ from demo_pipeline.runs.stages import STAGES
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import bench
 
-# Dagster calls functions of its own that it has deprecated.
+# Dagster itself calls functions that it has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 DEMONSTRATIONS = ["20261101_090000", "20261102_090000", "20261103_090000"]
 CHAIN = {stage.name for stage in STAGES}
@@ -62,7 +62,10 @@ def answer(location: WorkspaceProcessContext, query: str, **variables: Any) -> A
 
 
 def planned_runs(location: WorkspaceProcessContext, assets: set[str]) -> dict[str, list[set[str]]]:
-    """Demonstration → the assets of each run that a backfill of these assets puts in the queue."""
+    """Launches a backfill of assets, and returns the assets of each run that it queues.
+
+    The key of the result is the demonstration.
+    """
     params = {
         "assetSelection": [{"path": [name]} for name in sorted(assets)],
         "partitionNames": DEMONSTRATIONS,

@@ -1,4 +1,4 @@
-"""A secret and a typed text, looked for in every byte that runs leave behind."""
+"""Searches all files that runs write for a secret and for typed text."""
 
 import os
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from demo_pipeline.defs.partitions import FORCE_TAG
 from demo_pipeline_tests.defs.bench import bench
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
-SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
+SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - not a real password
 
 
 def holding(paths: Iterable[Path], canary: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
     assert SECRET not in logged
     assert TYPED not in logged
     assert holding(tmp_path.rglob("*"), SECRET) == []
-    assert holding((tmp_path / "store").rglob("*.json"), TYPED)  # the search does find it
+    assert holding((tmp_path / "store").rglob("*.json"), TYPED)  # shows that the search works
 
 
 def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(

@@ -1,4 +1,4 @@
-"""The dataset assets: built from what is committed; a bad build replaces no good version."""
+"""Tests that dataset assets are built from committed outputs, and that bad builds replace none."""
 
 from collections.abc import Iterator
 from dataclasses import replace

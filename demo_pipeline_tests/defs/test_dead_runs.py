@@ -1,4 +1,4 @@
-"""Runs whose processes were killed, whoever launched them: they are found, and only they."""
+"""Tests that exactly the runs whose processes were killed are found, whoever launched them."""
 
 import os
 import signal
@@ -68,14 +68,14 @@ def job_of(settings: Settings) -> dg.JobDefinition:
 
 
 def begun(instance: dg.DagsterInstance, status: dg.DagsterRunStatus, **tags: str) -> str:
-    """A run with this status, whose launch was long ago, as Dagster records it."""
+    """Records a run with this status that was launched a day ago, and returns its id."""
     return launched(instance, status, 86400.0, **tags)
 
 
 def launched(
     instance: dg.DagsterInstance, status: dg.DagsterRunStatus, seconds_ago: float, **tags: str
 ) -> str:
-    """The same, at another time."""
+    """Records a run with this status that was launched some seconds ago, and returns its id."""
     moment = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     job = job_of(Settings())
     run = instance.create_run_for_job(job, tags={PARTITION_TAG: "first", **tags}, status=status)
@@ -92,7 +92,7 @@ def server_tag(path: Path) -> dict[str, str]:
 
 
 def test_a_killed_process_leaves_a_run_that_is_closed(instance):
-    """Whoever starts the process: the resource holds the lock."""
+    """The resource `roots` locks the file of the run, so it does not matter who starts the run."""
     home = Path(instance.root_directory)
     command = [sys.executable, "-c", WAIT, str(home)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -126,10 +126,11 @@ def test_a_run_whose_server_is_gone_before_its_process_came_so_far_is_closed(
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
         server.listen()
-        assert not dead_run_ids(instance)  # it may be about to start the process
-    assert dead_run_ids(instance) == {run_id}  # the file is left, and nobody listens
+        assert not dead_run_ids(instance)  # the server may be about to start the process
+    # The socket file still exists, but no server listens.
+    assert dead_run_ids(instance) == {run_id}
     with held(lock_folder(Path(instance.root_directory)), run_id, "first"):
-        assert not dead_run_ids(instance)  # its process came so far after all
+        assert not dead_run_ids(instance)  # the process has locked the file after all
     assert close_dead_runs(instance) == ["first"]
 
 
@@ -143,7 +144,7 @@ def test_a_fresh_launch_and_runs_of_other_machines_are_left_alone(instance, tmp_
 
 
 def test_a_run_whose_server_is_gone_is_closed_soon_after_its_launch(instance, tmp_path):
-    """Two of them fill the queue, and hold up every new upload until they are closed."""
+    """Two such runs fill the queue, and block every new upload until they are closed."""
     status = dg.DagsterRunStatus.STARTING
     run_id = launched(instance, status, 15.0, **server_tag(tmp_path / "server"))
     assert dead_run_ids(instance) == {run_id}

@@ -1,4 +1,4 @@
-"""What a person finds in the UI before anything has run."""
+"""Tests the definitions that the UI shows before anything has run."""
 
 import runpy
 
@@ -14,7 +14,7 @@ CHAIN = [
     *("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     *("trajectories", "redactions", "annotations", "records"),
 ]
-SHEETS, TRIAGE = "contact_sheets", "triage"  # made of a trajectory, and nothing is made of them
+SHEETS, TRIAGE = "contact_sheets", "triage"  # no other asset reads these assets
 DATASETS = [
     "sft_samples",
     "messages_dataset",
@@ -113,7 +113,8 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions):
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
     datasets = {*DATASETS, "osworld_tasks"}
-    stages = {stage.name for stage in STAGES} - {SHEETS, TRIAGE}  # for people: they stop nothing
+    # Only people read the outputs of the two subtracted stages, so their checks block nothing.
+    stages = {stage.name for stage in STAGES} - {SHEETS, TRIAGE}
     assert blocking == stages | datasets
 
 
@@ -149,7 +150,7 @@ def test_the_sensors_are_on_and_the_schedule_is_off(definitions):
 def test_a_custom_sensor_can_be_added(tmp_path):
     @dg.run_failure_sensor
     def tell(context: dg.RunFailureSensorContext) -> None:
-        """A custom notification of failures."""
+        """Stands for a sensor that notifies a user of failures."""
 
     settings = Settings(uploads=str(tmp_path / "uploads"), store=str(tmp_path / "store"))
     made = build_defs(settings, [tell])

@@ -1,4 +1,4 @@
-"""A demonstration is a run: what its assets say when it is built, refused, or cannot be now."""
+"""Tests the events of a demonstration's run: built, rejected, or failed for a transient error."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ def test_every_stage_says_what_it_made_and_what_its_checks_compared(made):
     found = verdicts(result)
     checks = [check.name for stage in STAGES for check in stage.checks]
     assert sorted(found) == sorted(checks)
-    assert len(checks) <= 17  # one of each kind of question, and that of redactions
+    assert len(checks) <= 17  # a check per kind of question, and the check of the redactions
     assert {one.partition for one in found.values()} == {"first"}
     assert re.match(r"no problem in \d\d+ lines, ", found["events_schema"].description or "")
 

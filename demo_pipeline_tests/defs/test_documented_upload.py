@@ -1,4 +1,4 @@
-"""A recording in the documented form, from an upload to a bucket through the sensor to datasets."""
+"""Processes a recording in the documented format, from an upload to a bucket to the datasets."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, drag, hotkey, scroll, think, type_text
 
 ID = "20250304_151816"
-# The keys that the format document gives each event, and meta.json.
+# The keys of events and of meta.json in the document of the format.
 DATA_KEYS: Mapping[str, set[str]] = {
     "axtree": {"duration", "focused_element", "queries", "tree"},
     "mousemove": {"x", "y"},
@@ -99,14 +99,14 @@ def test_the_recording_has_the_documented_keys_alone(recording):
 
 
 def test_a_documented_upload_in_a_bucket_becomes_datasets(made, recording, tmp_path):
-    """Sensor, run and datasets, all from and into a bucket."""
+    """The sensor, the run and the datasets read from a bucket and write to it."""
     made.catalogue()
     uploads = Bucket(made.settings.uploads, tmp_path / "other_cache")
     assert ticked(made, "new_uploads").keys == []
     for name in (META_FILE, VIDEO_FILE, LOG_FILE):
         uploads.put(f"{ID}/{name}", recording / name)
     found = ticked(made, "new_uploads")
-    if not found.keys:  # the first look may have seen a part of it
+    if not found.keys:  # the first evaluation may have seen an incomplete upload
         found = ticked(made, "new_uploads", found.cursor)
     assert found.keys == [ID]
     assert launched(made, found.requests[0]).success
@@ -131,5 +131,6 @@ def test_a_documented_upload_in_a_bucket_becomes_datasets(made, recording, tmp_p
     [cudag] = [name for name in store.outputs() if name.startswith("datasets/")]
     folder = store.open(cudag)[0]
     assert errors(validate_cudag(folder)) == []
-    assert len(read_lines(folder / "train.jsonl")) == len(samples) + 1  # with `terminate`
+    # The last record, `terminate`, is not made of a step.
+    assert len(read_lines(folder / "train.jsonl")) == len(samples) + 1
     assert ticked(made, "new_uploads", found.cursor).keys == []

@@ -1,4 +1,4 @@
-"""What the event log keeps of an error."""
+"""Tests which parts of an error the event log contains."""
 
 import traceback
 

@@ -1,4 +1,4 @@
-"""What Dagster's home still holds of a forgotten demonstration."""
+"""Tests what remains in DAGSTER_HOME of a forgotten demonstration."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -27,9 +27,10 @@ def telling() -> None:
 
 
 def holding(home: Path, text: str) -> list[str]:
-    """The files and the rows of databases with this text.
+    """Returns the files and the rows of databases that contain a text.
 
-    SQLite may keep the bytes of deleted rows, in a database or its journal, until it reuses them.
+    Bytes of databases are not searched, because SQLite keeps the bytes of deleted rows until other
+    rows replace them.
     """
     found = []
     for path in home.rglob("*"):

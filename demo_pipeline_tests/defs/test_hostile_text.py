@@ -1,4 +1,4 @@
-"""Text of a recording that would be markup or a control sequence, wherever people read it."""
+"""Tests that markup and control sequences in a recording's text have no effect for readers."""
 
 import json
 import logging
@@ -33,7 +33,10 @@ FOLDER = "<img src=x>![i](e)\x1b[32m"
 
 
 def hostile(recording: Path, uploads: Path) -> None:
-    """A demonstration whose texts are hostile, one that is broken besides, and a hostile name."""
+    """Uploads a demonstration with hostile texts, and two broken copies of it.
+
+    One of the copies has a hostile name.
+    """
     folder = upload(recording, uploads, "odd")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     meta |= dict.fromkeys(("id", "platform", "status", "reason", "title", "arch"), HOSTILE)
@@ -42,7 +45,7 @@ def hostile(recording: Path, uploads: Path) -> None:
     log = folder / "input_log.jsonl"
     text = log.read_text(encoding="utf-8")
     log.write_text(text.replace('"Name"', json.dumps(HOSTILE)) + "{\n", encoding="utf-8")
-    for name in ("bad", FOLDER):  # no id can be named like this folder: it is refused
+    for name in ("bad", FOLDER):  # FOLDER is not a valid id, so the folder is rejected
         shutil.copytree(folder, uploads / name)
         (uploads / name / "meta.json").write_text("{", encoding="utf-8")
 
@@ -65,7 +68,7 @@ def markdown_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
 
 
 def cells_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
-    """Yield the cells of tables, which the UI shows as plain text."""
+    """Yields the cells of tables, which the UI shows as plain text."""
     for value in metadata.values():
         if isinstance(value, dg.TableMetadataValue):
             for record in value.records:
@@ -73,7 +76,7 @@ def cells_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
 
 
 def shown_in(result: Result) -> tuple[list[str], list[str]]:
-    """(texts that the UI renders as Markdown, all other texts)."""
+    """Returns the texts that the UI renders as Markdown, and all other texts."""
     rendered = []
     texts = []
     for event in result.all_events:
@@ -128,7 +131,7 @@ def test_the_platform_of_the_data_is_of_a_vocabulary(ran):
 
 @pytest.fixture
 def own_log() -> Iterator[None]:
-    """What `-v` does to the package's log in this process is undone."""
+    """Undoes the changes that the option `-v` makes to the package's logger."""
     logger = logging.getLogger(LOG_ROOT)
     before = logger.level, logger.handlers[:], logger.propagate
     yield
@@ -143,7 +146,7 @@ def own_log() -> Iterator[None]:
         ("inspect", "odd"),
         ("stats",),
         ("stats", "--json"),
-        ("stats", f"SELECT '{HOSTILE}' AS x, * FROM trajectories"),  # noqa: S608 - no other reads it
+        ("stats", f"SELECT '{HOSTILE}' AS x, * FROM trajectories"),  # noqa: S608 - an injection harms nobody
         ("quarantine",),
         ("validate", "-v", "odd"),
         ("validate", "--json", FOLDER),

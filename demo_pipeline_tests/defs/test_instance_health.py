@@ -36,7 +36,7 @@ def examined(instance_bench: Bench, *, expect_daemon: bool = False) -> Finding:
 
 
 def start_run(instance_bench: Bench) -> str:
-    """Records a started run that no process executes; returns its id."""
+    """Records a started run that no process executes, and returns its id."""
     job = instance_bench.definitions.resolve_job_def("read_osworld_tasks")
     run = instance_bench.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     instance_bench.instance.report_engine_event("began", run)
@@ -72,7 +72,7 @@ def test_a_run_whose_process_was_killed_is_named_with_what_closes_it(instance_be
     run_id = start_run(instance_bench)
     locks = lock_folder(Path(instance_bench.instance.root_directory))
     locks.mkdir(parents=True)
-    (locks / f"{run_id}.run").write_text("first")  # as a killed process leaves it
+    (locks / f"{run_id}.run").write_text("first")  # a killed process leaves such a file
     finding = examined(instance_bench)
     assert finding.level is HealthLevel.WARNING
     assert finding.values["runs"] == {"level": "warning", "running": 1, "dead": [run_id]}

@@ -1,4 +1,4 @@
-"""A new DAGSTER_HOME: whole after a kill at any moment, and never replaced once it is used."""
+"""Tests that a new DAGSTER_HOME is completed after a kill, and never replaced once it is used."""
 
 import signal
 import sqlite3
@@ -18,7 +18,7 @@ def test_a_home_that_a_killed_process_left_is_made_whole(tmp_path, monkeypatch):
     whole = make_home(tmp_path)
     statements = int(whole.stdout)
     assert statements > 100
-    for number in range(1, 9, 2):  # `make kills` has more moments
+    for number in range(1, 9, 2):  # `make kills` tests more moments
         home = tmp_path / f"home{number}"
         home.mkdir()
         assert make_home(home, statements * number // 9).returncode == -signal.SIGKILL
@@ -29,7 +29,7 @@ def test_a_home_that_a_killed_process_left_is_made_whole(tmp_path, monkeypatch):
 
 
 def half_made(home: Path) -> None:
-    """As older versions left a home: tables without Dagster's mark, and no row in them."""
+    """Makes an incomplete home of older versions: empty tables without a migration version."""
     make_databases(home)
     for name in ("history/runs/index.db", "history/runs.db", "schedules/schedules.db"):
         with closing(sqlite3.connect(home / name)) as database, database:

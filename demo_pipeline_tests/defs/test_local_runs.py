@@ -1,4 +1,4 @@
-"""Runs of a command's own workers: done, refused, killed and interrupted, as Dagster has them."""
+"""Tests how Dagster records runs of a command's workers: done, rejected, killed, interrupted."""
 
 import multiprocessing
 import os
@@ -32,7 +32,7 @@ WORK = "demo_pipeline_tests.defs.pool_work"
 
 @pytest.fixture
 def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Two demonstrations that are built, and a home that workers open by themselves."""
+    """A workspace with two built demonstrations, and a DAGSTER_HOME that workers can open."""
     home = tmp_path / "home"
     with bench(tmp_path, source=made_root, kept=True) as opened:
         (home / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
@@ -75,7 +75,7 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
 
 
 def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(made, tmp_path):
-    """With the command's module and the stage's, a reader opens seven files."""
+    """Together with the modules of command and stage, a reader has to open seven files."""
     seen = tmp_path / "modules"
     original = RAW_RECORDINGS_STAGE.build
 
@@ -85,7 +85,7 @@ def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(ma
         seen.write_text("\n".join(dict.fromkeys(filter(None, ours))))
         raise DemonstrationError(Problem("seen", ".", "the way was seen"))
 
-    object.__setattr__(RAW_RECORDINGS_STAGE, "build", build)  # workers are forked, so they have it
+    object.__setattr__(RAW_RECORDINGS_STAGE, "build", build)  # forked workers have it, too
     try:
         with closing(local_runs(made, 1)) as runs:
             runs.prepare(["first"])

@@ -1,4 +1,4 @@
-"""The job that processes outdated demonstrations again, when one of them cannot be read."""
+"""Tests the job that reprocesses outdated demonstrations if one of them cannot be read."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page about operations names every sensor and every job that people launch."""
+"""Tests that the page about operations names every sensor and every job for people."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "guides" / "operations.md"
 
 
 def rows(text: str, head: str) -> set[str]:
-    """The names in the first column of the table with this head."""
+    """Returns the names in the first column of the table whose first heading is `head`."""
     table = text.partition(f"| {head} | does |\n| --- | --- |\n")[2].partition("\n\n")[0]
     return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
 
@@ -28,7 +28,7 @@ def test_its_tables_have_every_sensor_and_every_maintenance_job():
 
 @pytest.mark.parametrize("name", ["Makefile", "dagster.yaml", "deploy", "docs", "README.md"])
 def test_nothing_hides_failed_partitions(name):
-    """With this variable, the UI shows a failed partition as missing, without a reason."""
+    """With `DAGSTER_EMIT_PARTITION_SUBSET`, the UI would show failed partitions as missing."""
     path = ROOT / name
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     variable = b"DAGSTER_EMIT_PARTITION_SUBSET"

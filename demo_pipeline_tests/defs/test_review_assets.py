@@ -1,4 +1,4 @@
-"""What the UI shows of the decisions of people."""
+"""Tests what the UI shows of the decisions of people."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""The training exports in Dagster: first in the job, chosen by a setting, holding nothing up."""
+"""Tests that training exports are built first, only as the settings say, and may fail alone."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def processed(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
 
 
 def changed(made: Bench, **datasets: Any) -> Bench:
-    """The bench with other settings of datasets."""
+    """Returns a copy of the bench with other settings of datasets."""
     settings = made.settings.model_copy(update={"datasets": DatasetSettings(**datasets)})
     return replace(made, settings=settings, definitions=build_defs(settings))
 
@@ -39,12 +39,12 @@ def exports(made: Bench) -> dict[str, Any]:
 
 
 def order(result: Result) -> list[str]:
-    """The steps in the order in which they began."""
+    """Returns the names of the steps in the order in which they began."""
     return [str(event.step_key) for event in result.all_events if event.is_step_start]
 
 
 def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Have a check reject what one stage builds."""
+    """Makes the first check of a stage fail."""
 
     def strict(stage: Any) -> Any:
         check = replace(stage.checks[0], run=lambda *_: [PROBLEM])
@@ -101,7 +101,7 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed):
 
 
 def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):
-    """One that is off would fail every selection that it is in."""
+    """The asset of a disabled export would fail every run that selects the asset."""
     made = changed(processed, exports=("sft", "agentnetbench"))
     specs = {one.key.path[-1]: one for one in made.definitions.resolve_all_asset_specs()}
     both = {"sft_samples", "agentnetbench"}

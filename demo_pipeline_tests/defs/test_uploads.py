@@ -1,4 +1,7 @@
-"""The sensor on uploads, a tick at a time: whole, changed, many, refused, waiting, cancelled."""
+"""Tests single evaluations of the sensor `new_uploads`.
+
+Uploads are complete, changed, many, rejected, waiting or cancelled.
+"""
 
 import json
 import shutil
@@ -18,7 +21,10 @@ from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launche
 
 @pytest.fixture
 def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Two built demonstrations; every upload counts as still at the second look."""
+    """A workspace with two built demonstrations.
+
+    An upload counts as complete if the second evaluation of the sensor sees it unchanged.
+    """
     monkeypatch.setattr(upload_sensor, "_settled", {})
     with bench(tmp_path, source=made_root) as opened:
         opened.catalogue()
@@ -140,7 +146,7 @@ def test_more_than_a_tick_may_request_are_one_run_of_many(made, monkeypatch):
     job = made.definitions.resolve_job_def("process_many")
     made.instance.create_run_for_job(job, run_config=request.run_config)
     monkeypatch.setattr(upload_sensor, "MANY", 25)
-    assert look(made, found).keys == []  # in work
+    assert look(made, found).keys == []  # a queued run contains them
 
 
 def test_a_folder_whose_name_is_no_id_is_refused_and_the_tick_says_so(made):

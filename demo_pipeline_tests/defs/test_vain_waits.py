@@ -1,4 +1,4 @@
-"""Trouble that does not pass is waited for once by a run, whatever its number of demonstrations."""
+"""Tests that a command waits for a lasting error only once, not in every demonstration."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ DISK_FULL = "No space left on device"
 
 @pytest.fixture
 def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Two demonstrations that are built, and a home that workers open by themselves."""
+    """A workspace with two demonstrations, and a DAGSTER_HOME that workers can open."""
     with bench(tmp_path, source=made_root, kept=True) as opened:
         (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
@@ -35,7 +35,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def fill_the_disk_of(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on no file of the store can be written to its end, also in new workers."""
+    """Makes every write to the store fail for lack of space, in this process and new workers."""
     synchronise = os.fsync
 
     def full(descriptor: int) -> None:
@@ -47,7 +47,7 @@ def fill_the_disk_of(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waits_by_demonstration(instance: dg.DagsterInstance) -> Counter[str]:
-    """Demonstration → how often a step of its run was put up for a retry."""
+    """Returns the number of retries of steps by demonstration."""
     waits = Counter[str]()
     for run in instance.get_runs():
         key = run.tags.get("dagster/partition", "")

@@ -48,7 +48,7 @@ def ui_tree() -> dict[str, Any]:
 
 
 def actions() -> list[dict[str, Any]]:
-    """Returns an action of each type, all on the same button."""
+    """Returns an action of each type. All except `wait` have the same button as target."""
     point = {"x": 500, "y": 300}
     drag = {"start_x": 500, "start_y": 300, "end_x": 0, "end_y": 1079}
     kinds: list[tuple[str, dict[str, Any]]] = [

@@ -1,6 +1,6 @@
-"""The examples of the OSWorld-Desktopd document are read without a problem.
+"""Tests that the examples of the OSWorld-Desktopd document are read without a problem.
 
-Their `...` stands for more content of the same kind; it is left out here.
+In the document, `...` in an example stands for more content. It is left out here.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Validating a folder of SFT samples reads every file that a trainer loads."""
+"""Tests that the validation of a folder of SFT samples reads every file that a trainer loads."""
 
 import json
 from pathlib import Path

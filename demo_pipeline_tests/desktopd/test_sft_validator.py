@@ -163,7 +163,7 @@ def test_a_file_of_another_step_is_found(root, key):
 def test_a_fault_of_a_tree_that_a_sample_names_is_told_on_the_samples_line(root, old, new, code):
     values = plain(root)
     path = root / values[2]["input"]["ui_tree"]
-    tree = json.dumps(load_json(path)).encode()  # on one line: an error in it has a column
+    tree = json.dumps(load_json(path)).encode()  # on one line, so that errors have a column
     assert old in tree
     path.write_bytes(tree.replace(old, new))
     found = validate_sft(write(root, values))

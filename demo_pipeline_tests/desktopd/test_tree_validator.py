@@ -1,4 +1,4 @@
-"""The fast check of trees gives the same results as the models."""
+"""Tests that the fast check of trees gives the same results as the pydantic models."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_the_fast_path_and_the_models_agree(changes, around, x):
     )
     try:
         data = json_bytes(document)
-    except ValueError:  # a number that JSON does not have
+    except ValueError:  # NaN or infinity, which JSON does not allow
         return
     slow_nodes, slow = check_tree(parse_json(data, "t"), "ui_tree.json", data.decode())
     nodes, problems = check_tree_bytes(data, "ui_tree.json")

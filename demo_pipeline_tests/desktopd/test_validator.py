@@ -1,4 +1,4 @@
-"""A valid dataset, and the problems when a single thing in it is wrong."""
+"""Tests the problems of a valid dataset in which a single thing is made wrong."""
 
 import json
 import shutil
@@ -76,7 +76,7 @@ PNG = good.png()
 
 Wrong = tuple[Change, str, str, str]
 
-# What is changed, the code and place of the finding, and what its message says.
+# A change of the dataset, and the code, the place and a part of the message of the problem.
 WRONG: list[Wrong] = [
     (remove(TASK), "missing_file", TASK, "missing"),
     (remove(RESULT), "missing_file", RESULT, "missing"),

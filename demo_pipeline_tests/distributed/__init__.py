@@ -1,1 +1,1 @@
-"""`make ray`: a backfill through a real Ray head, Postgres and S3 server, with workers killed."""
+"""`make ray`: a backfill on a real Ray head with Postgres and an S3 server, and killed workers."""

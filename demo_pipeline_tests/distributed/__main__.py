@@ -1,10 +1,10 @@
-"""`make ray`: a backfill on Ray ends with the same outputs as one machine, though workers die.
+"""`make ray`: checks that a backfill on Ray, whose workers die, has the outputs of one machine.
 
-It starts SeaweedFS, Postgres, a Ray head and Dagster's daemon on the loopback interface, with
-random credentials. The sample recordings and copies of them are uploaded; `demo-pipeline run` makes
-everything of them in a folder; the same is made by a backfill in which every run is a Ray job, into
-a bucket. A Ray worker and the process of a run are killed meanwhile. At the end everything that was
-started is ended, and the folder that it wrote to is deleted.
+The command starts SeaweedFS, Postgres, a Ray head and Dagster's daemon on the loopback interface,
+with random credentials. It uploads the sample recordings and copies of them. `demo-pipeline run`
+processes all of them into a folder. Then a backfill, in which every run is a Ray job, processes
+them into a bucket. Meanwhile, a Ray worker and the process of a run are killed. At the end, all
+started processes are ended, and their folder is deleted.
 """
 
 import argparse
@@ -44,23 +44,24 @@ from demo_pipeline_tests.simulator.s3_server import seaweed_server
 from demo_pipeline_tests.uploads import upload
 
 RECORDINGS = ROOT / "data" / "samples"
-_START_SECONDS = 300.0  # until the first job on Ray is done
+_START_SECONDS = 300.0  # maximum time until the first job on Ray is done
 _PAUSE = 1.0
 _DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")
 _SETTINGS = {
-    "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "86400",  # the backfill processes them, no sensor
+    # The uploads never count as complete, so that the backfill processes them, not the sensor.
+    "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "86400",
     "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "10",
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way of processing made.
+    """The result of one way of processing.
 
     Attributes:
-        wall: seconds that it took.
+        wall: the duration in seconds.
         published: output → (fingerprint of its content, hashes of its files by path).
-        quarantined: ids.
+        quarantined: ids of the quarantined demonstrations.
     """
 
     wall: float
@@ -69,7 +70,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Run the exercise; the exit code is 0 when both ways made the same, else 1."""
+    """Runs the command. The exit code is 0 if both ways have the same outputs, or else 1."""
     parser = argparse.ArgumentParser(prog="make ray", description=__doc__)
     parser.add_argument("--demonstrations", type=int, default=24)
     parser.add_argument("--slots", type=int, default=3, help="Ray jobs at once; dagster.yaml: 3")
@@ -108,13 +109,14 @@ def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
         _upload_copies(folder / "copies", chosen.demonstrations)
         one = _one_machine(folder / "single" / "home")
         _configure(folder / "cache", uploads, store)
-        os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"  # num_cpus of deploy/ray/dagster.yaml
+        # The number of workers must be `num_cpus` of deploy/ray/dagster.yaml.
+        os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"
         many = _on_ray(stack, folder, chosen)
     return _compare(one, many)
 
 
 def _configure(folder: Path, uploads: str, store: str) -> None:
-    """Set the settings of this process and its children."""
+    """Sets the settings of this process and its children."""
     os.environ |= _SETTINGS | {
         "DEMO_PIPELINE_CONFIG": str(folder / "none.toml"),
         "DEMO_PIPELINE_UPLOADS": uploads,
@@ -124,7 +126,7 @@ def _configure(folder: Path, uploads: str, store: str) -> None:
 
 
 def _upload_copies(folder: Path, count: int) -> None:
-    """Upload the sample recordings, and copies with ids and tasks of their own."""
+    """Uploads `count` demonstrations: the sample recordings, and copies with new ids and tasks."""
     samples = sorted(path.parent for path in RECORDINGS.glob("2*/recording.mp4"))
     folders = samples[:count]
     for number in range(count - len(folders)):
@@ -139,7 +141,7 @@ def _upload_copies(folder: Path, count: int) -> None:
 
 
 def _one_machine(home: Path) -> Outcome:
-    """Process everything with the command line, with Dagster embedded."""
+    """Processes all demonstrations with `demo-pipeline run`."""
     home.mkdir(parents=True)
     shutil.copyfile(ROOT / "dagster.yaml", home / "dagster.yaml")
     print_line("one machine: demo-pipeline run")
@@ -149,7 +151,7 @@ def _one_machine(home: Path) -> Outcome:
 
 
 def _on_ray(stack: ExitStack, folder: Path, chosen: argparse.Namespace) -> Outcome:
-    """Process everything with a backfill whose runs are Ray jobs, and kill two of them."""
+    """Processes all demonstrations with a backfill whose runs are Ray jobs, and kills two runs."""
     os.environ["DAGSTER_POSTGRES_URL"] = stack.enter_context(postgres_server())
     api = stack.enter_context(ray_head(folder / "ray", chosen.slots))
     os.environ["RAY_API_SERVER_ADDRESS"] = api
@@ -194,7 +196,7 @@ def _outcome(wall: float) -> Outcome:
 
 
 def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
-    """Print how the runs ended, and who noticed those that were killed."""
+    """Prints how the runs ended, and which message Dagster recorded for the killed ones."""
     runs = backfill.runs()
     states = Counter(record.dagster_run.status.value.lower() for record in runs)
     every = instance.get_runs_count()
@@ -211,7 +213,7 @@ def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
 
 
 def _compare(one: Outcome, many: Outcome) -> int:
-    """Print both outcomes; returns the exit code."""
+    """Prints both outcomes and their differences, and returns the exit code."""
     print_line(f"{'':22}{'one machine':>12}{'Ray':>8}")
     print_line(f"{'wall seconds':22}{one.wall:12.0f}{many.wall:8.0f}")
     print_line(f"{'outputs':22}{len(one.published):12}{len(many.published):8}")

@@ -1,7 +1,6 @@
-"""One backfill over all demonstrations: launching it, killing what executes it, and its runs.
+"""Launches a backfill over all demonstrations, watches its runs, and kills two of their processes.
 
-Belongs here: asking Dagster and the store. What is killed is named by the tag that a run's process
-writes on its run.
+The process of a run is found by its command line, which contains the id of the run.
 """
 
 import json
@@ -49,7 +48,13 @@ _ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRu
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that was killed with the run that it executed; `at` in epoch seconds."""
+    """A process that was killed while it executed a run.
+
+    Attributes:
+        kind: an item of `KILLS`.
+        run_id: id of the run.
+        at: time of the kill, epoch seconds.
+    """
 
     kind: str
     run_id: str
@@ -58,7 +63,12 @@ class Kill:
 
 @dataclass
 class Backfill:
-    """A launched backfill. `expected` is the number of its demonstrations."""
+    """A launched backfill.
+
+    Attributes:
+        expected: number of demonstrations of the backfill.
+        kills: the processes that were killed so far.
+    """
 
     instance: dg.DagsterInstance
     workspace: Workspace
@@ -68,12 +78,12 @@ class Backfill:
     _reported: float = 0.0
 
     def runs(self) -> Sequence[dg.RunRecord]:
-        """Its runs in the order of their requests, with those that Dagster launched again."""
+        """Returns the runs, including retries of Dagster, oldest request first."""
         filters = dg.RunsFilter(tags={BACKFILL_ID_TAG: self.id})
         return self.instance.get_run_records(filters, ascending=True)
 
     def step(self) -> bool:
-        """Kill what is to be killed now; returns whether everything is built."""
+        """Kills the next process if it is time, and returns whether everything is built."""
         done = len(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
         runs = self.runs()
         self._report(done, runs)
@@ -87,7 +97,7 @@ class Backfill:
         return finished and built and all(run.dagster_run.status in _ENDED for run in runs)
 
     def retry_of(self, kill: Kill) -> dg.RunRecord | None:
-        """The run that Dagster launched instead of a killed one."""
+        """Returns the run that Dagster launched instead of a killed run, or None."""
         for record in self.runs():
             if record.dagster_run.tags.get(PARENT_RUN_ID_TAG) == kill.run_id:
                 return record
@@ -100,7 +110,7 @@ class Backfill:
             print_line(f"  {done} of {self.expected} trajectories, {ended} of {len(runs)} runs")
 
     def _kill(self, kind: str, runs: Sequence[dg.RunRecord]) -> None:
-        """Kill once a run has written some of its outputs, and not all."""
+        """Kills a process of the first run that has written some of its outputs, but not all."""
         for record in runs:
             run = record.dagster_run
             pid = run_process(run.run_id)
@@ -117,7 +127,7 @@ class Backfill:
                 return
 
     def _is_midway(self, run: dg.DagsterRun) -> bool:
-        """Whether a run has published something, and not everything."""
+        """Returns whether a run has published the second stage, but not the last one."""
         key = run.tags[PARTITION_TAG]
         early = STAGES[1]
         last = STAGES[-1]
@@ -126,7 +136,7 @@ class Backfill:
 
 
 def run_process(run_id: str) -> int | None:
-    """The process that executes a run, whose command names it; None when there is none."""
+    """Returns the id of the process whose command line executes a run, or None."""
     for pid in process_states():
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -136,7 +146,7 @@ def run_process(run_id: str) -> int | None:
 
 
 def ray_worker_of(pid: int) -> int | None:
-    """The Ray worker that started the process of a run; None when it has ended."""
+    """Returns the id of the Ray worker that started the process of a run; None if it has ended."""
     states = process_states()
     while pid in states:
         if title_of(pid).startswith("ray::"):
@@ -146,10 +156,10 @@ def ray_worker_of(pid: int) -> int | None:
 
 
 def launch_backfill(home: Path) -> str:
-    """Launch every stage for every partition, as the UI does; returns the backfill's id.
+    """Launches a backfill of every stage and partition, as the UI does; returns the backfill's id.
 
     Raises:
-        RuntimeError: Dagster refused it.
+        RuntimeError: Dagster rejected the backfill.
     """
     selection = [{"path": [stage.name]} for stage in STAGES]
     values = {"backfillParams": {"assetSelection": selection, "allPartitions": True}}
@@ -161,10 +171,10 @@ def launch_backfill(home: Path) -> str:
 
 
 def cancel_backfill(home: Path, backfill: str) -> None:
-    """Cancel a backfill with its runs, as the UI does.
+    """Cancels a backfill with its runs, as the UI does.
 
     Raises:
-        RuntimeError: Dagster refused it.
+        RuntimeError: Dagster rejected the cancellation.
     """
     answer = ask_dagster(home, _CANCEL, {"id": backfill})
     kind = answer.get("cancelPartitionBackfill", {}).get("__typename")
@@ -173,10 +183,10 @@ def cancel_backfill(home: Path, backfill: str) -> None:
 
 
 def ask_dagster(home: Path, question: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What Dagster's GraphQL answers.
+    """Sends a GraphQL query to Dagster, and returns the data of the answer.
 
     Raises:
-        RuntimeError: it gave no answer.
+        RuntimeError: Dagster did not answer.
     """
     script = f"{sysconfig.get_path('scripts')}/dagster-graphql"
     command = (script, "-w", "workspace.yaml", "-t", question, "-v", json.dumps(values))

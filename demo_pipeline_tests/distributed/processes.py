@@ -1,7 +1,7 @@
-"""The processes of `make ray`: who started whom, and that none is left.
+"""Finds and ends the processes that `make ray` started, with /proc.
 
-Belongs here: reading /proc. Orphans become children of this process, so that every process that was
-started is a descendant until it has ended.
+Orphans become children of this process. Therefore every started process is a descendant of this
+process until it ends.
 """
 
 import ctypes
@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LEAVE = 20.0  # seconds that a process has to end by itself
+_LEAVE = 20.0  # seconds after which a process that was asked to end is killed
 
 
 class ProcessState(NamedTuple):
-    """What /proc/<pid>/stat says about a process."""
+    """The state and the parent of a process in /proc/<pid>/stat."""
 
     state: str
     parent: int
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every descendant whose parent ends."""
+    """Makes this process the parent of every descendant whose parent ends."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
 
 
 @contextmanager
 def running(process: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[None]:
-    """End a process with the context: by a signal, and by force when that does not help."""
+    """Ends a process at the end of the context: by a signal, or by force if the signal fails."""
     try:
         yield
     finally:
@@ -45,7 +45,7 @@ def running(process: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[
 
 
 def process_states() -> dict[int, ProcessState]:
-    """Every process of this machine by its id."""
+    """Returns the state of every process of this machine by process id."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -55,7 +55,7 @@ def process_states() -> dict[int, ProcessState]:
 
 
 def title_of(pid: int) -> str:
-    """The command line of a process, empty when it has ended."""
+    """Returns the command line of a process, or "" if it has ended."""
     with suppress(OSError):
         data = Path(f"/proc/{pid}/cmdline").read_bytes()
         return data.replace(b"\0", b" ").decode(errors="replace").strip()
@@ -63,12 +63,13 @@ def title_of(pid: int) -> str:
 
 
 def end_descendants() -> list[str]:
-    """Kill what is left, and take every child that has ended; returns the titles of the killed."""
+    """Kills all descendants, reaps all children, and returns the command lines of the killed."""
     titles: dict[int, str] = {}
     end = time.monotonic() + _LEAVE
     while (pids := descendants(os.getpid())[1:]) and time.monotonic() < end:
         for pid in pids:
-            titles[pid] = titles.get(pid) or title_of(pid)  # a dying process has none
+            # A dying process has no command line any more, so an earlier one is kept.
+            titles[pid] = titles.get(pid) or title_of(pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
@@ -79,7 +80,7 @@ def end_descendants() -> list[str]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A living process and those that it and they started, itself first."""
+    """Returns a living process and all its living descendants; the process itself is first."""
     states = {one: found for one, found in process_states().items() if found.state != "Z"}
     found = [pid] if pid in states else []
     for parent in found:

@@ -1,6 +1,6 @@
-"""A Postgres server and a Ray head of this machine, which end with their contexts.
+"""Starts a Postgres server and a Ray head on this machine, which end with their contexts.
 
-Both listen on the loopback interface only, and write below the given folder.
+Both listen on the loopback interface only, and write to their own folders.
 """
 
 import os
@@ -24,7 +24,7 @@ from demo_pipeline_tests.distributed.processes import running
 from demo_pipeline_tests.simulator.s3_server import free_ports
 
 _START_SECONDS = 90.0
-_OBJECT_STORE_BYTES = 100_000_000  # runs keep nothing in it
+_OBJECT_STORE_BYTES = 100_000_000  # small, because runs do not use Ray's object store
 _HEAD_LOG = "ray-head.log"
 _RENAME = (
     "import os, socket, sys; socket.sethostname('ray-node'); os.execv(sys.argv[1], sys.argv[1:])"
@@ -32,11 +32,11 @@ _RENAME = (
 
 
 class MissingProgramError(Exception):
-    """A program that is not a Python package is not installed; the message says which."""
+    """Postgres or Ray is not installed. The message says how to install it."""
 
 
 def require_programs() -> None:
-    """Find Postgres and Ray before anything is started.
+    """Checks that Postgres and Ray are installed, before anything is started.
 
     Raises:
         MissingProgramError: one of them is not installed.
@@ -47,9 +47,9 @@ def require_programs() -> None:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """An empty cluster; yields the URL of its database `postgres`.
+    """Starts an empty Postgres cluster, and yields the URL of its database `postgres`.
 
-    Postgres refuses to run as root: then another user runs it.
+    Postgres refuses to run as root. If this process runs as root, Postgres runs as another user.
     """
     programs = _postgres_programs()
     [port] = free_ports(1)
@@ -84,14 +84,14 @@ def postgres_server() -> Iterator[str]:
 
 @contextmanager
 def ray_head(folder: Path, cpus: int) -> Iterator[str]:
-    """A Ray head that runs as many jobs as it has `cpus`; yields the URL of its Jobs API.
+    """Starts a Ray head, and yields the URL of its Jobs API.
 
-    Its jobs have the environment of this process, and another host name where the system allows
-    that: then processes of runs are those of another machine for everybody else.
+    Jobs have the environment of this process. If the system allows it, they have another host name,
+    so that the processes of runs seem to be on another machine.
 
     Args:
         folder: a new folder with a short path, for Ray's files.
-        cpus: as Ray counts them.
+        cpus: number of CPUs of the head, which is also the number of simultaneous jobs.
     """
     folder.mkdir(parents=True)
     port, dashboard, client, metrics, agent, grpc = free_ports(6)
@@ -100,14 +100,15 @@ def ray_head(folder: Path, cpus: int) -> Iterator[str]:
     command += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
     command += [f"--num-cpus={cpus}", f"--object-store-memory={_OBJECT_STORE_BYTES}"]
     command += [f"--ray-client-server-port={client}", f"--metrics-export-port={metrics}"]
-    command += ["--min-worker-port=0", "--max-worker-port=0"]  # any; else 10,002 to 19,999
+    # Any free ports for workers, instead of the default range from 10,002 to 19,999.
+    command += ["--min-worker-port=0", "--max-worker-port=0"]
     command += [f"--dashboard-agent-listen-port={agent}", f"--dashboard-agent-grpc-port={grpc}"]
     with (folder / _HEAD_LOG).open("wb") as log:
         scripts = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(
             (*_under_another_name(), *command),
             cwd=folder,
-            env={**os.environ, "PATH": scripts},  # the command of a job is `dagster`
+            env={**os.environ, "PATH": scripts},  # jobs find the command `dagster` on the PATH
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -123,7 +124,7 @@ def ray_head(folder: Path, cpus: int) -> Iterator[str]:
 
 
 def _postgres_programs() -> Path:
-    """The folder of the server's programs: the newest of Debian's, else what is on the PATH."""
+    """Returns the folder of Postgres's programs: Debian's newest version, or else from the PATH."""
     debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     found = sorted(debian, key=lambda path: int(path.parts[-3]))
     known = shutil.which("initdb")
@@ -133,7 +134,10 @@ def _postgres_programs() -> Path:
 
 
 def _unprivileged_user() -> dict[str, Any] | None:
-    """Arguments of a process that another user runs; None when this one is not root."""
+    """Returns arguments of `Popen` that run a process as an unprivileged user.
+
+    Returns None if this process does not run as root.
+    """
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -142,7 +146,10 @@ def _unprivileged_user() -> dict[str, Any] | None:
 
 
 def _under_another_name() -> list[str]:
-    """The words before a command that give it another host name; none where that is refused."""
+    """Returns the command prefix that gives a command another host name.
+
+    Returns [] if the system does not allow another host name.
+    """
     namespace = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     words = ["unshare", *namespace, "--uts", sys.executable, "-c", _RENAME]
     try:
@@ -153,7 +160,7 @@ def _under_another_name() -> list[str]:
 
 
 def _script(name: str) -> str:
-    """A console script of this environment."""
+    """Returns the path of a console script of this environment."""
     path = Path(sysconfig.get_path("scripts")) / name
     if not path.exists():
         raise MissingProgramError(f"{name} is not installed: pip install -e '.[ray]'")

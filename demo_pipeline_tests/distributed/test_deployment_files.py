@@ -1,4 +1,7 @@
-"""The files below deploy/ fit the code, Dagster and the pages about them; nothing is started."""
+"""Tests that the files below deploy/ fit the code, Dagster and the pages about them.
+
+Nothing is started.
+"""
 
 import re
 import tomllib
@@ -27,7 +30,7 @@ def parsed(path: str) -> dict:
 
 
 def variables(node: object) -> set[str]:
-    """The names of all variables that a dagster.yaml takes values from."""
+    """Returns the names of all environment variables that a dagster.yaml refers to."""
     if isinstance(node, list):
         return set().union(*map(variables, node))
     if not isinstance(node, dict):
@@ -43,7 +46,14 @@ def module_of_the_code_location() -> str:
 
 
 def same_limits(one: list[dict], many: list[dict], *, most: int) -> bool:
-    """Whether the same runs are limited, and backfills leave a slot to others as on one machine."""
+    """Returns whether a deployment limits the same runs as one machine, and leaves a slot free.
+
+    Args:
+        one: the limits of the deployment on one machine.
+        many: the limits of the distributed deployment.
+        most: the maximum number of simultaneous runs. Each limit must be below it, so that one kind
+            of runs never takes all slots.
+    """
     assert [{**limit, "limit": 0} for limit in one] == [{**limit, "limit": 0} for limit in many]
     limits = {limit["key"]: limit["limit"] for limit in many}
     assert limits.pop("dagster/partition") == 1
@@ -59,7 +69,8 @@ class TestRay:
     def test_it_differs_from_one_machine_in_where_runs_and_events_are(self):
         one = parsed("dagster.yaml")
         many = parsed("deploy/ray/dagster.yaml")
-        one["run_monitoring"]["poll_interval_seconds"] = 20  # a node is lost more often
+        # On a cluster, runs are checked more often, because nodes are lost more often.
+        one["run_monitoring"]["poll_interval_seconds"] = 20
         queues = [config.pop("concurrency") for config in (one, many)]
         assert set(many) >= DISTRIBUTED_ONLY
         assert {name: many[name] for name in many if name not in DISTRIBUTED_ONLY} == one
@@ -72,7 +83,8 @@ class TestRay:
         names = variables(config)
         assert names == {"DAGSTER_POSTGRES_URL", "RAY_API_SERVER_ADDRESS"}
         assert [name for name in names if name not in PAGES["ray"]] == []
-        assert "env_vars" not in config["run_launcher"]["config"]["ray"]  # Ray would show them
+        # Ray would show the values of these variables.
+        assert "env_vars" not in config["run_launcher"]["config"]["ray"]
 
 
 class TestKubernetes:

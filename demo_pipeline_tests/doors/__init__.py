@@ -1,1 +1,1 @@
-"""The ways in that the pages name: their shell lines, and the paths through the UI."""
+"""Tests of the commands on the pages, and of the paths through the UI that the pages describe."""

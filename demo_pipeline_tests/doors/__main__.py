@@ -1,6 +1,7 @@
-"""`make doors`: type what the pages mark as taking minutes, each page in a clone of its own.
+"""`make doors`: runs the commands that the pages mark as taking minutes, each page in a new clone.
 
-Nothing is installed in a clone but what its lines install; only committed files are in it.
+A clone has only committed files. Its environment has only the packages that the page's commands
+install.
 """
 
 import subprocess
@@ -13,18 +14,19 @@ from pathlib import Path
 from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import PAGES, ROOT, ShellLine, lines_of
 
-# Half an hour; until Ctrl-C; this again.
+# Marked commands that are left out: the first takes half an hour, the second runs until Ctrl-C, and
+# the third would start this command again.
 NOT_HERE = (
     ".venv/bin/python benchmarks/demonstration_runs.py",
     "make demo-s3 KEEP=1",
     "make doors",
 )
-SUITE = "make test"  # the whole suite: it is run once, on the first page that names it
+SUITE = "make test"  # the whole suite runs only once, for the first page with this command
 LONG = ShellLine("tests of minutes", ".venv/bin/python -m pytest -m minutes")
 
 
 def main() -> int:
-    """The number of lines that failed, as the exit code."""
+    """Runs all commands, and returns the number of failed ones as exit code."""
     marked = [line for page in PAGES for line in lines_of(page) if line.when == "minutes"]
     lines = [line for line in marked if not line.text.startswith(NOT_HERE)]
     suites = [line for line in lines if line.text.startswith(SUITE)]
@@ -40,7 +42,7 @@ def main() -> int:
 
 
 def walk(checkout: Checkout, lines: list[str]) -> int:
-    """How many of the lines failed; what these wrote is shown."""
+    """Runs lines in a checkout, shows the output of failed ones, and returns their number."""
     if lines[0].startswith(".venv/"):
         lines = ["make setup-dev", *lines]
     failed = 0

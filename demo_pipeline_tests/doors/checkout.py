@@ -1,7 +1,4 @@
-"""A checkout as after a clone, and what a person types in it.
-
-Belongs here: the copy, its environment, the words that stand for something, and running lines.
-"""
+"""Makes a checkout with an environment, and runs commands in it as a person types them."""
 
 import os
 import re
@@ -19,7 +16,7 @@ from pathlib import Path
 
 from demo_pipeline_tests.doors.page_lines import ROOT
 
-# What a person puts in place of the words in capitals.
+# Placeholder in commands of the pages → the value that a person puts in its place.
 PLACEHOLDERS = {
     "DEST": "data/exported",
     "FILE": "data/predictions.jsonl",
@@ -27,8 +24,8 @@ PLACEHOLDERS = {
     "ID": "20261121_212358",
     "PATH": "data/store/dataset",
 }
-SERVER = "make ui"  # goes on until Ctrl-C
-REVIEW = ".venv/bin/demo-pipeline review"  # the same
+SERVER = "make ui"  # runs until Ctrl-C
+REVIEW = ".venv/bin/demo-pipeline review"  # runs until Ctrl-C
 _WHOLE = re.compile(r"^[\w.-]+$")
 _FILES = ("Makefile", "pyproject.toml", "constraints.txt", "dagster.yaml", "workspace.yaml")
 _FOLDERS = ("demo_pipeline", "data/osworld", "data/samples")
@@ -37,7 +34,7 @@ _ANSWERS_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a line wrote, and its exit code."""
+    """The exit code and the output of a command line."""
 
     line: str
     code: int
@@ -46,13 +43,18 @@ class Answer:
 
 @dataclass
 class Checkout:
-    """A checkout with an environment; `variables` are those of the person's shell."""
+    """A checkout with an environment.
+
+    Attributes:
+        root: the folder of the checkout.
+        variables: the environment variables of the shell.
+    """
 
     root: Path
     variables: dict[str, str] = field(default_factory=dict)
 
     def type(self, line: str) -> Answer:
-        """Run a line in the checkout; what it exports holds for later ones."""
+        """Runs a line in the checkout. Variables that it exports are kept for later lines."""
         for word, meant in PLACEHOLDERS.items():
             line = re.sub(rf"(?<= ){word}\b", meant, line)
         if line.startswith(SERVER):
@@ -78,7 +80,7 @@ class Checkout:
 
     @contextmanager
     def reviewing(self) -> Iterator[str]:
-        """The address of the review page while its server runs."""
+        """Starts the review server, and yields the address of the review page."""
         process = subprocess.Popen(
             [*REVIEW.split(), f"--port={_free_port()}"],
             cwd=self.root,
@@ -103,10 +105,10 @@ class Checkout:
 
     @contextmanager
     def serving(self, line: str) -> Iterator[str]:
-        """The address that answers while the line runs; then it gets what Ctrl-C sends.
+        """Starts a line that runs a server, yields the address, and interrupts the server.
 
         Raises:
-            TimeoutError: it does not answer, or the line has ended.
+            TimeoutError: the server does not answer, or the line has ended.
         """
         port = _free_port()
         address = f"http://127.0.0.1:{port}"
@@ -136,18 +138,18 @@ class Checkout:
 
 
 def fresh_checkout(root: Path, samples: Path | None = None) -> Checkout:
-    """The files of this checkout that the lines of the suite read, in the empty folder `root`.
+    """Copies the files of this checkout that the tested commands read.
 
-    Its environment lends the packages of the one that runs this, and has no sources but its own.
+    The new environment uses the packages of the current one, but imports the copied sources.
 
     Args:
-        root: does not exist.
-        samples: smaller recordings in place of the samples, so that they cost little.
+        root: the folder to make, which does not exist.
+        samples: smaller recordings that replace the samples to save time.
     """
     root.mkdir()
     for name in _FILES:
         shutil.copy(ROOT / name, root / name)
-    for name in _FOLDERS:  # with the bytecode, which fits the copied times
+    for name in _FOLDERS:  # copied with times, so that the copied bytecode stays valid
         source = samples if samples and name == "data/samples" else ROOT / name
         shutil.copytree(source, root / name)
     _lend_environment(root / ".venv", root)
@@ -172,7 +174,7 @@ def _lend_environment(folder: Path, root: Path) -> None:
 
 
 def plain_environment() -> dict[str, str]:
-    """The variables of a person who has set none of ours."""
+    """Returns the environment variables without those of this project, Dagster, make and Python."""
     ours = ("DEMO_PIPELINE_", "DAGSTER_", "MAKE", "PYTEST_", "COV_", "PYTHON", "VIRTUAL_ENV")
     kept: Mapping[str, str] = os.environ
     return {name: value for name, value in kept.items() if not name.startswith(ours)}

@@ -1,9 +1,10 @@
-"""The shell lines of the pages, with the marks in their sources that say which are not run.
+"""Reads the shell lines of the pages, and the marks that say which lines the tests do not run.
 
-A comment before a block marks it, or only the line that begins with the words after a last colon:
+A mark is a comment before a block. It applies to the whole block, or only to the lines that begin
+with the words after its last colon:
 
-- `<!-- not run: a cluster -->`: nothing runs it, for one of the `REASONS`;
-- `<!-- minutes: make test -->`: it takes minutes; `make doors` runs it, and the suite does not.
+- `<!-- not run: a cluster -->`: the lines are never run, for one of the `REASONS`.
+- `<!-- minutes: make test -->`: the lines take minutes. `make doors` runs them, but not the suite.
 """
 
 import re
@@ -39,13 +40,13 @@ _MARK = re.compile(r"<!-- (?:minutes|not run: (?P<reason>[^:]+?))(?:: (?P<begin>
 
 @dataclass(frozen=True)
 class ShellLine:
-    """A command of a page; continued lines are one.
+    """A command of a page. Lines that are continued by a backslash are a single command.
 
     Attributes:
-        page: its path below the checkout.
-        text: as it stands there.
-        when: where it is run.
-        reason: of a line that is not run.
+        page: path of the page in the checkout.
+        text: the command as written on the page.
+        when: when the command is run.
+        reason: why the command is not run; empty if it is run.
     """
 
     page: str
@@ -55,7 +56,7 @@ class ShellLine:
 
 
 def lines_of(page: str) -> Iterator[ShellLine]:
-    """The shell lines of a page, in their order."""
+    """Yields the shell lines of a page in order."""
     for block in _BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
         marks = [_marked(page, line) for line in block["marks"].splitlines()]
         for text in block["text"].replace("\\\n", " ").splitlines():
@@ -66,7 +67,7 @@ def lines_of(page: str) -> Iterator[ShellLine]:
 
 
 def _marked(page: str, comment: str) -> ShellLine:
-    """The mark as a line: its text is how the marked lines begin."""
+    """Parses a mark as a `ShellLine`, whose `text` is the beginning of the marked lines."""
     mark = _MARK.fullmatch(comment.strip())
     if mark is None or mark["reason"] not in (None, *REASONS):
         raise ValueError(f"{page}: {comment.strip()} is not a mark of a block of shell lines")

@@ -1,7 +1,7 @@
-"""`make ui` with Dagster's daemon over a bucket, and the paths through it, walked in Chromium.
+"""Tests `make ui` with a bucket of uploads, and the paths through the UI in Chromium.
 
-Uploads become datasets by themselves; one is torn, and one is changed later. What the pages
-describe in words is looked at in a browser, the rest is asked of the server.
+Dagster's daemon turns uploads into datasets. One upload is broken, and one is changed later. The
+tests look in a browser at everything that the pages describe, and ask the server for the rest.
 """
 
 import json
@@ -27,9 +27,11 @@ from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.uploads import tear_meta
 
 GOOD, TORN = SAMPLES[:2]
-QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
-PATIENCE = 60_000.0  # ms for something on a page of a busy machine
-KEPT = {".db", ".out", ".err"}  # of what Dagster writes
+# A test fails if runs and backfills do not change for this time. Dagster checks backfills every 30
+# seconds.
+QUIET_SECONDS = 240.0
+PATIENCE = 60_000.0  # maximum milliseconds until something appears on a page of a busy machine
+KEPT = {".db", ".out", ".err"}  # suffixes of files that Dagster writes
 ENDED = {"SUCCESS", "FAILURE", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"}
 STATE = """{
   runsOrError { ... on Runs { results { jobName status updateTime tags { key value } } } }
@@ -47,7 +49,10 @@ def page() -> Iterator[Page]:
 
 @contextmanager
 def ui(checkout: Checkout, stable_seconds: int) -> Iterator[str]:
-    """The address of `make ui`, where an upload is complete after these seconds."""
+    """Runs `make ui`, and yields its address.
+
+    An upload counts as complete after it has not changed for `stable_seconds`.
+    """
     checkout.variables["DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS"] = str(stable_seconds)
     checkout.variables["DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS"] = "3"
     with checkout.serving(SERVER) as address:
@@ -55,10 +60,10 @@ def ui(checkout: Checkout, stable_seconds: int) -> Iterator[str]:
 
 
 def state(address: str) -> dict[str, Any]:
-    """Runs and backfills, newest first."""
+    """Returns the runs and the backfills, newest first."""
     body = json.dumps({"query": STATE}).encode()
-    with urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 our own server
-        own_page = page.geturl()  # below the token of this machine, as in a browser
+    with urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 - our own server
+        own_page = page.geturl()  # the server redirects to a path with its token
     headers = {"content-type": "application/json", "origin": address}
     request = urllib.request.Request(f"{own_page}graphql", body, headers)  # noqa: S310
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -67,7 +72,10 @@ def state(address: str) -> dict[str, Any]:
 
 
 def when(address: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The first state that is `done`; fails once nothing changes any more."""
+    """Waits for a state for which `done` is true, and returns it.
+
+    Fails if nothing changes for `QUIET_SECONDS`.
+    """
     seen = state(address)
     end = time.monotonic() + QUIET_SECONDS
     while not done(seen):
@@ -80,13 +88,13 @@ def when(address: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]
 
 
 def outcome(seen: dict[str, Any], demonstration: str) -> str:
-    """How the run that the sensor launched for a demonstration stands; empty without one."""
+    """Returns the status of the sensor's last run for a demonstration, or "" without a run."""
     statuses = [status for key, _, status in requested(seen) if key == demonstration]
     return statuses[-1] if statuses else ""
 
 
 def requested(seen: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Demonstration, reason and status of each run of the sensor of uploads, oldest first."""
+    """Returns demonstration, reason and status of each run of `new_uploads`, oldest first."""
     runs = reversed(seen["runs"])
     tags = [({tag["key"]: tag["value"] for tag in run["tags"]}, run["status"]) for run in runs]
     return [
@@ -101,7 +109,7 @@ def all_ended(seen: dict[str, Any]) -> bool:
 
 
 def launch_backfill(page: Page, *, without_last: bool = False) -> None:
-    """What a person does in the dialog of partitions: All, less one if so, Launch backfill."""
+    """Launches a backfill in the dialog of partitions, of all partitions or all except the last."""
     page.get_by_role("button", name="All", exact=True).click()
     expect(page.get_by_text("4 partitions", exact=True)).to_be_visible(timeout=PATIENCE)
     if without_last:
@@ -119,7 +127,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory, seaweedfs: S3Server) -> Iterator[Watched]:
-    """The UI of a checkout; a good and a torn upload come into its bucket while it runs."""
+    """The UI of a checkout. While it runs, a good and a broken recording are uploaded."""
     folder = tmp_path_factory.mktemp("watched")
     samples = small_samples(folder, (GOOD, TORN))
     checkout = fresh_checkout(folder / "checkout", samples)
@@ -153,7 +161,7 @@ def test_a_quarantined_upload_is_red_and_says_why(watched, page):
     page.goto(f"{address}/assets/raw_recordings?view=partitions&partition={TORN}")
     expect(page.get_by_text("Failed (1)")).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text("did not materialize this asset")).to_be_visible(timeout=PATIENCE)
-    # Checks have no partitions: of two uploads, the overview shows the one that came last.
+    # Results of checks have no partition, so the overview shows only that of the latest upload.
     page.goto(f"{address}/assets/raw_recordings?view=checks&checkDetail=files_verified")
     page.get_by_text("Execution history").click()
     reason = page.get_by_text(f"{TORN}: meta.json:3: not valid JSON")
@@ -172,11 +180,11 @@ def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(wat
         'DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline doctor --expect-daemon'
     )
     assert "the daemon runs" in well.output
-    assert well.output.count("last evaluated at") == 3  # of the sensors
+    assert well.output.count("last evaluated at") == 3  # once for each sensor
 
 
 def jobs(seen: dict[str, Any]) -> Counter[str]:
-    """How many runs of each job have ended."""
+    """Returns the number of ended runs by job."""
     return Counter(run["jobName"] for run in seen["runs"] if run["status"] in ENDED)
 
 
@@ -202,13 +210,14 @@ def test_a_changed_upload_makes_one_run_more_and_no_secret_is_kept(watched):
 
 
 @pytest.mark.browser
-@pytest.mark.minutes  # Dagster looks after a backfill every 30 s, four times
+@pytest.mark.minutes  # Dagster has to check backfills four times, once every 30 s
 def test_backfills_of_everything_and_of_several_partitions(tmp_path, page):
     checkout = fresh_checkout(tmp_path / "checkout", small_samples(tmp_path))
     shutil.copytree(checkout.root / "data/samples", checkout.root / INBOX)
     registered = checkout.type('DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline register')
     assert registered.code == 0, registered.output
-    with ui(checkout, stable_seconds=3600) as address:  # nothing is left to the sensor
+    # With this setting, the sensor requests no runs.
+    with ui(checkout, stable_seconds=3600) as address:
         page.goto(f"{address}/asset-groups")  # Lineage
         page.get_by_role("button", name="Materialize all").click()
         launch_backfill(page)

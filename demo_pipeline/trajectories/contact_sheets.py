@@ -44,11 +44,12 @@ class Tile:
     Attributes:
         screenshot: the PNG file.
         heading: the number and the type of the step.
-        caption: a short line about the screenshot; it never quotes typed text.
-        action: the action to draw on the screenshot; None: nothing is drawn.
-        box: (x, y, width, height) of the target on the canvas; None: there is no target.
-        leak: the kind of pointer leak in the screenshot; empty: no leak.
-        thumbnail: a small JPEG to read instead of the screenshot; None: there is no thumbnail.
+        caption: a short line about the screenshot. It never quotes typed text.
+        action: the action to draw on the screenshot. If None, nothing is drawn.
+        box: (x, y, width, height) of the target on the canvas. None if no target is known.
+        leak: the kind of leak, if the screenshot already shows the pointer at the target.
+            Otherwise empty.
+        thumbnail: a small JPEG that is drawn instead of the screenshot. None if there is none.
     """
 
     screenshot: Path
@@ -69,9 +70,12 @@ def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[i
 
 
 def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Picture:
-    """Returns (height, width, 3) BGR: a grid of tiles, each `width` pixels wide, below the title.
+    """Draws a title, and below it a grid of tiles that are each `width` pixels wide.
 
     Each screenshot is read once. A screenshot that cannot be read becomes a dark tile with a note.
+
+    Returns:
+        (height, width, 3) BGR.
     """
     sheet = _dark(*sheet_size(len(tiles), columns, width, titled=bool(title)))
     if title:
@@ -156,7 +160,10 @@ def tile_picture(tile: Tile, width: int) -> Picture:
 
 
 def _picture(tile: Tile) -> Picture | None:
-    """Reads the thumbnail, or the screenshot if there is none; None: it cannot be read."""
+    """Reads the thumbnail, or the screenshot if the tile has no thumbnail.
+
+    Returns None if the image cannot be read.
+    """
     if tile.thumbnail is not None:
         data = np.frombuffer(tile.thumbnail, np.uint8)
         return cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
@@ -169,7 +176,8 @@ TILE_WIDTH = 480
 QUALITY = 80  # JPEG quality of the sheets, 0 to 100
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
-_CONTRAST = 16  # a title's area with a smaller range of brightness (0 to 255) has no title
+# An area in which the brightness (0 to 255) varies less than this contains no title.
+_CONTRAST = 16
 
 
 def build_contact_sheets(
@@ -180,8 +188,8 @@ def build_contact_sheets(
     Args:
         demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
-        screenshots: the folder with the thumbnails of the screenshots; None: redacted screenshots
-            have no thumbnails.
+        screenshots: the folder with the thumbnails of the screenshots. None if the trajectory is
+            redacted, because redacted screenshots have no thumbnails.
         out: a folder to write into.
 
     Raises:
@@ -238,7 +246,7 @@ def _sheet_problem(file: str, message: str) -> Problem:
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """Counts the leaks, and the unavoidable leaks among them."""
+    """Counts the leaking screenshots, and those whose leak no earlier frame could avoid."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 
@@ -262,7 +270,8 @@ def step_tiles(
     Args:
         demonstration: the id.
         folder: the trajectory.
-        thumbnails: name of a screenshot → JPEG; None: the tiles show the screenshots themselves.
+        thumbnails: name of a screenshot → JPEG. If None, the tiles show the screenshots
+            themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
@@ -275,7 +284,7 @@ def step_tiles(
 def step_tile(
     step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[str, bytes] = MappingProxyType({})
 ) -> Tile:
-    """Returns the tile of a step; for `thumbnails` see `step_tiles`."""
+    """Returns the tile of a step. `thumbnails` maps names of screenshots to JPEGs."""
     box = None
     if row["target_x"] is not None:
         box = (row["target_x"], row["target_y"], row["target_width"], row["target_height"])

@@ -1,7 +1,7 @@
 """Draws an action and its target on a screenshot: rings, arrows, boxes and labels.
 
 Colours are BGR; points and boxes are pixels of the picture. The constants are pixels in a picture
-that is 480 pixels wide; in a larger picture they are scaled by `unit`, its width / 480.
+that is 480 pixels wide. For other widths they are multiplied by `unit`, the width divided by 480.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 class _Rectangle(NamedTuple):
-    """A rectangle in pixels; `right` and `bottom` are outside."""
+    """A rectangle in pixels; `right` and `bottom` are exclusive."""
 
     left: int
     top: int
@@ -52,7 +52,7 @@ class _Rectangle(NamedTuple):
         return overlaps_across and self.top < other.bottom and other.top < self.bottom
 
     def encloses(self, other: "_Rectangle") -> bool:
-        """Returns whether another rectangle is inside."""
+        """Returns whether another rectangle is inside this rectangle."""
         encloses_across = self.left <= other.left and other.right <= self.right
         return encloses_across and self.top <= other.top and other.bottom <= self.bottom
 
@@ -95,14 +95,14 @@ def draw_action(
 ) -> None:
     """Draws an action and its target on the screenshot before the action.
 
-    Each click is a ring, drags and scrolls are arrows, and the target is a box. A label shows the
-    rest, see `label_of`.
+    Each click is a ring, drags and scrolls are arrows, and the target is a box. A label from
+    `label_of` shows what rings and arrows cannot show.
 
     Args:
-        picture: (height, width, 3) BGR; it is changed.
+        picture: the screenshot, (height, width, 3) BGR. The marks are drawn into it.
         action: the action to draw.
         scale: pixels of the picture per canvas pixel.
-        box: (x, y, width, height) of the target on the canvas; None: no target.
+        box: (x, y, width, height) of the target on the canvas. None if no target is known.
     """
     unit = picture.shape[1] / 480
     marks = [(round(x * scale), round(y * scale)) for x, y in points(action)]
@@ -124,13 +124,16 @@ def draw_action(
 
 
 def text_size(text: str, scale: float) -> tuple[int, int]:
-    """Returns (width, height above the baseline) of a text, pixels."""
+    """Returns the width of a text and its height above the baseline, in pixels."""
     (width, height), _ = cv2.getTextSize(text, _FONT, scale, 1)
     return width, height
 
 
 def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: Colour) -> None:
-    """Writes ASCII text; other characters become "?". `start` is the left end of the baseline."""
+    """Writes a text, with `start` as the left end of the baseline.
+
+    Characters that are not ASCII become "?".
+    """
     plain = text.encode("ascii", "replace").decode("ascii")
     cv2.putText(picture, plain, start, _FONT, scale, colour, 1, cv2.LINE_AA)
 
@@ -138,8 +141,8 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
     """Writes a label on a dark background.
 
-    Marks are drawn in the rectangles `taken`. If possible, the label is next to one of these
-    rectangles, else in a corner of the picture.
+    The rectangles `taken` already contain marks. If possible, the label is placed next to one of
+    these rectangles, otherwise in a corner of the picture.
     """
     text_width, text_height = text_size(text, scale)
     wide = text_width + 2 * _GAP
@@ -156,7 +159,7 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 
 
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
-    """Returns whether a label at a spot hides no mark.
+    """Returns whether a label at this spot leaves all marks visible.
 
     The label must not touch the first rectangle (the action's marks). It may lie inside another
     rectangle (the target's box), but not on its edge.

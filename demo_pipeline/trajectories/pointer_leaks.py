@@ -25,7 +25,7 @@ _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 @dataclass(frozen=True, slots=True)
 class LeakRates:
-    """Counts of leaking screenshots; rates are shares of the pointing actions, 0 to 1.
+    """Counts of leaking screenshots. The rates are shares of the pointing actions, 0 to 1.
 
     Attributes:
         pointer_actions: clicks, drags and scrolls.
@@ -46,7 +46,7 @@ class LeakRates:
         )
 
     def share(self, count: int) -> float:
-        """Returns a count as a share of the pointing actions; 0.0 without pointing actions."""
+        """Returns a count as a share of the pointing actions; 0.0 if there are none."""
         return count / self.pointer_actions if self.pointer_actions else 0.0
 
     def as_dict(self) -> dict[str, int | float]:
@@ -75,15 +75,14 @@ def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
 
 
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
-    """Returns the reason (in `LEAK_EXCLUSIONS`) for which training exports leave out a step.
+    """Returns the reason in `LEAK_EXCLUSIONS` why training exports leave out a step.
+
+    Returns an empty text if exports may use the step.
 
     Args:
-        row: the step's provenance with the columns `leak` and `unavoidable`; `doubtful_text` and
-            `unproven_clock` may be missing.
-        settings: contains `include_avoidable_leaks` and `include_unavoidable_leaks`.
-
-    Returns:
-        The reason; empty: exports use the step.
+        row: the step's provenance with the columns `leak` and `unavoidable`. The columns
+            `doubtful_text` and `unproven_clock` may be missing.
+        settings: only `include_avoidable_leaks` and `include_unavoidable_leaks` are read.
     """
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
@@ -101,7 +100,7 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
 
     Args:
         path: the provenance table of a demonstration or of a dataset.
-        limits: has the limits `max_avoidable_leak_rate` and `max_leak_rate`.
+        limits: the settings with `max_avoidable_leak_rate` and `max_leak_rate`.
     """
     rates = LeakRates()
     leak_reasons: Counter[str] = Counter()

@@ -2,8 +2,8 @@
 
 provenance.parquet has a row for each step, with the facts that the OSWorld-Desktopd files cannot
 express. hidden_actions.parquet has a row for each action that is not a step, without coordinates
-and text. `HiddenActions` finds the gaps that hidden actions leave between the steps.
-exports/prompts.py decides how a prompt names a hidden action.
+and text; the code calls it a hidden action. `HiddenActions` finds the gaps that hidden actions
+leave between the steps. exports/prompts.py decides how a prompt names a hidden action.
 """
 
 from collections import Counter
@@ -34,12 +34,13 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.recording.key_names import LAYOUTS
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
-"""The provenance tables of trajectories, or a table of their rows with some of the columns."""
+"""The paths of provenance tables, or an Arrow table with all their rows and some columns."""
 
 
 ProvenanceRow = Mapping[str, Any]
 
-# Columns of the quest in meta.json; task.json contains only its instruction.
+# Columns about the quest in meta.json. They are needed because task.json contains only the quest's
+# instruction.
 QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("objectives", pa.list_(pa.string()), True, "of meta.quest, in order; null: no quest"),
     ("max_reward", pa.float64(), True, "of meta.quest, in $VIRAL; null: unknown"),
@@ -47,7 +48,7 @@ QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
 IMPORTED = "imported"  # reason code of a screenshot that came with an imported trajectory
-# Columns with the content of action.json.
+# Columns that repeat the content of action.json.
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
     ("y", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
@@ -238,7 +239,9 @@ PROVENANCE_SCHEMA = described_schema(
 def recorded_outcome(status: str | None, *, success: bool) -> str:
     """Returns how a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
 
-    `status` is the status in meta.json; it is only used if the demonstration is not a success.
+    Args:
+        status: the status in meta.json. It matters only if the demonstration is not a success.
+        success: whether the demonstration is a success.
     """
     if success:
         return "done"
@@ -253,7 +256,7 @@ def has_picture(row: ProvenanceRow) -> bool:
 
 
 def action_columns(action: StepAction) -> dict[str, Any]:
-    """Returns the provenance columns with the content of action.json."""
+    """Returns the provenance columns that repeat the content of action.json."""
     values = action.parameters.model_dump()
     target = action.target_element
     if "start_x" in values:
@@ -272,16 +275,20 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the rows of the steps; their keys are the columns of `PROVENANCE_SCHEMA`."""
+    """Writes provenance.parquet with a row for each step.
+
+    The keys of the rows are the columns of `PROVENANCE_SCHEMA`.
+    """
     write_rows(path, rows, PROVENANCE_SCHEMA)
 
 
 def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Reads the rows in the order of the steps.
+    """Reads the rows of provenance.parquet in the order of the steps.
 
     Args:
         path: the file.
-        columns: names of columns; None: all. A column that the file lacks is null.
+        columns: names of columns. If None, all columns are read. A column that the file lacks is
+            null.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
@@ -290,32 +297,35 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
 
 def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """Yields the rows a thousand at a time. See `read_provenance` for arguments and errors."""
+    """Yields lists of up to a thousand rows; otherwise like `read_provenance`."""
     table = read_table(path, PROVENANCE_SCHEMA, columns)
     for batch in table.to_batches(max_chunksize=1000):
         yield batch.to_pylist()
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-# Reason for which exports leave out steps and trajectories with too many hidden actions.
+# Reason why exports leave out steps and trajectories with too many hidden actions.
 INCOMPLETE = "incomplete"
 
 
 class HiddenReason(StrEnum):
     """Why an action is not a step.
 
-    - `off_screen`: it was done on another display, or with the keyboard after a click there.
-    - `no_position`: its position was not logged, or may have been cut to the border of the screen.
-    - `never_released`: a button was pressed, but its release is missing in the log.
-    - `unknown_scale`: its position was logged, but the scale of the log is unknown.
-    - `before_video`: it began before the first frame.
-    - `after_video`: it began after the last frame.
-    - `undecodable`: no frame before it could be decoded, or all of them are black.
+    - `off_screen`: the action happened on another display, or used the keyboard after a click on
+      another display.
+    - `no_position`: the position was not logged, or may have been clipped to the border of the
+      screen.
+    - `never_released`: a button was pressed, but the log lacks its release.
+    - `unknown_scale`: the position was logged, but the scale of the log is unknown.
+    - `before_video`: the action began before the first frame.
+    - `after_video`: the action began after the last frame.
+    - `undecodable`: the frames before the action cannot be decoded, or are all black.
     - `unknown_time`: the recorder's clock was set, and the video does not show the action's time.
-    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas; or the direction
-      is unknown, because the only scroll that the video shows contradicts the rule of the wheel.
-    - `private`: keys were pressed while the screen was dark or locked. One row stands for all such
-      keys up to the next step.
+    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas. Or the direction
+      is unknown, because the video shows only one scroll, and this scroll contradicts the direction
+      that the wheel's unit and the platform imply.
+    - `private`: keys were pressed while the screen was dark or locked. A single row stands for all
+      these keys up to the next step.
     """
 
     OFF_SCREEN = "off_screen"
@@ -350,7 +360,7 @@ HIDDEN_ACTIONS_SCHEMA = described_schema(
 
 @dataclass(frozen=True, slots=True)
 class HiddenAction:
-    """A hidden action; `HIDDEN_ACTIONS_SCHEMA` describes the fields."""
+    """An action that is not a step. `HIDDEN_ACTIONS_SCHEMA` describes the fields."""
 
     before_step: int
     action_index: int
@@ -402,16 +412,17 @@ class HiddenActions:
     def incomplete_steps(
         self, steps: int, waits: AbstractSet[int], max_share: float, first: int = 0
     ) -> frozenset[int]:
-        """Returns the steps before which too large a share of the actions is hidden.
+        """Returns the steps that have too many hidden actions before them.
 
         Args:
             steps: number of steps.
-            waits: indexes of the steps that are waits; they do not count as actions.
-            max_share: largest allowed share, 0 to 1.
+            waits: indexes of the steps that are waits. Waits do not count as actions.
+            max_share: largest allowed share of hidden actions among all actions before a step, 0 to
+                1.
             first: index of the first step.
 
         Returns:
-            Indexes of steps; the index after the last step stands for the end of the demonstration.
+            Indexes of steps. The index after the last step stands for the end of the demonstration.
         """
         incomplete: set[int] = set()
         hidden = 0
@@ -426,7 +437,8 @@ class HiddenActions:
     def longest_stretch(self, steps: int, first: int = 0) -> range:
         """Returns the longest run of steps without a hidden action between them.
 
-        Of equally long runs, the earliest is returned. The result is empty if there are no steps.
+        Among equally long runs, the earliest is returned. The result is empty if there are no
+        steps.
         """
         end = first + steps
         gaps = {action.before_step for action in self.actions if first < action.before_step < end}
@@ -436,15 +448,16 @@ class HiddenActions:
     def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
         """Returns the steps that an export of whole trajectories uses.
 
-        Without hidden actions these are all steps, else the longest run without a gap.
+        If there are no hidden actions, the export uses all steps. Otherwise it uses the longest run
+        of steps without a hidden action between them.
 
         Args:
             steps: number of steps.
-            min_steps: least length of a run; it does not matter without hidden actions.
+            min_steps: minimum length of the run, if there are hidden actions.
             first: index of the first step.
 
         Returns:
-            Indexes of steps; None: the longest run is too short.
+            Indexes of steps, or None if the run is too short.
         """
         if not self.actions:
             return range(first, first + steps)
@@ -456,12 +469,12 @@ NOTHING_HIDDEN = HiddenActions()
 
 
 def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Mapping[str, object]]:
-    """Returns the rows of hidden_actions.parquet."""
+    """Returns hidden actions as rows of hidden_actions.parquet."""
     return [{"trajectory_id": trajectory_id, **asdict(action)} for action in actions]
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Writes hidden_actions.parquet, without rows if there are no actions, into a trajectory."""
+    """Writes hidden_actions.parquet into a trajectory, even if there are no hidden actions."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 

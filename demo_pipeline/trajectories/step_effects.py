@@ -1,7 +1,7 @@
 """Finds the effects of steps: whether and where the screen changed, and which later step undid it.
 
-Each screenshot is compared with the next, except under the pointer. Whether the person intended a
-change cannot be decided here.
+Each screenshot is compared with the next screenshot, except under the pointer. This module does not
+decide whether the person intended a change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,13 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-# A cell changed if its brightness (0 to 255) differs by more than this. The noise of x264 at the
-# quality of the recorders is lower.
+# A cell of the screenshot has changed if its brightness (0 to 255) differs by more than this. The
+# noise of x264 at the recorders' quality is lower.
 CHANGED_GREY = 8
-# Box that an arrow or a hand pointer covers: left, top, right and bottom, pixels from its hot spot.
+# Box that an arrow or a hand pointer covers: left, top, right and bottom, in pixels from the
+# pointer's hot spot.
 _POINTER = (-10, -6, 24, 34)
-# Changed parts with at most so many cells between them, such as lines of text, are joined.
+# Changed areas with at most this number of cells between them, such as lines of text, are joined.
 PART_GAP = 3
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})
@@ -34,12 +35,12 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ShownScreen:
-    """A screenshot with the facts that a comparison needs.
+    """The facts about a screenshot that are needed to compare it with another screenshot.
 
     Attributes:
         facts: the brightness of the screenshot's cells.
-        pointers: positions where the pointer may be, canvas pixels; empty: unknown.
-        scale: size of the pointer on the canvas, relative to its usual size.
+        pointers: positions where the pointer may be, in canvas pixels. Empty if unknown.
+        scale: size of the pointer on the canvas, relative to the usual size.
     """
 
     facts: ScreenshotFacts
@@ -69,13 +70,13 @@ def change_between(
 
     The pointer hides a part of each screenshot. If no visible cell changed, the screenshots
     `earlier` and `later` may show that the hidden cells did not change either. Otherwise
-    `screen_changed` is None: unknown.
+    `screen_changed` is None.
 
     Args:
-        before: the screenshot of the step.
-        after: the next screenshot; None: unknown.
-        earlier: the screenshot before `before`; None: unknown.
-        later: the screenshot after `after`; None: unknown.
+        before: the screenshot of the step; None if it is missing.
+        after: the next screenshot; None if it is missing or cannot be compared.
+        earlier: the screenshot before `before`; None if it is missing.
+        later: the screenshot after `after`; None if it is missing.
     """
     unknown = {"screen_changed": None, **dict.fromkeys(CHANGE_COLUMNS)}
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -106,7 +107,7 @@ def _differ(before: ShownScreen, after: ShownScreen) -> _Cells:
 
 
 def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
-    """Returns whether cells are visible and equal in two screenshots."""
+    """Returns whether cells are equal in two screenshots, and not hidden by the pointer."""
     if not cells.any():
         return True
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -118,8 +119,8 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns index of a step → index of the later step whose keys undo it.
 
-    Ctrl+Z undoes an edit directly before it. Escape undoes the opening of a menu if no item was
-    chosen since.
+    Ctrl+Z undoes an edit if it follows directly. Escape undoes the opening of a menu if the person
+    chose no item in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

@@ -1,9 +1,9 @@
 """Describes a step in a sentence, in words that a person would use.
 
-A sentence states only facts that the action and its target show. For example, a click on a check
-box may set or clear it, so that the sentence only says that it was clicked. Typed text is never
-quoted, because the action has it. The sentence is empty if neither an element nor a window is
-known.
+A sentence states only facts that follow from the action and its target. For example, a click on a
+check box may check or uncheck the box, so the sentence says only that the box was clicked. Typed
+text is never quoted, because the action already contains the text. The sentence is empty if neither
+an element nor a window is known.
 """
 
 import re
@@ -46,21 +46,26 @@ _ROLE_WORDS = {
 
 
 MOST_CHARACTERS = 60  # maximum length of a name; longer names are content, such as a paragraph
-_LONGEST_WORD = 24  # characters; longer words in ASCII are identifiers
+_LONGEST_WORD = 24  # characters; a longer ASCII word is an identifier
 _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
-_SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # a long word of letters and digits
+# Matches a long word of letters and digits, which may be a secret.
+_SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-# Shorter texts only count if they are the whole name, because many names contain them by chance.
+# A text with fewer characters is compared only with whole names, because many names contain such a
+# short text by chance.
 _SHORTEST_PART = 3
 
 
 def shown_name(name: str) -> str:
-    """Returns a name on a single line."""
+    """Returns a name on a single line, with single spaces."""
     return " ".join(name.split())
 
 
 def is_readable(name: str) -> bool:
-    """Returns whether a name is words of an interface, not an identifier, path, code or symbol."""
+    """Returns whether a name consists of words for people.
+
+    Identifiers, paths, code and symbols are not readable in this sense.
+    """
     line = shown_name(name)
     if not 0 < len(line) <= MOST_CHARACTERS or not any(map(str.isalnum, line)):
         return False
@@ -73,7 +78,7 @@ def is_readable(name: str) -> bool:
 
 
 class TypedTexts:
-    """Finds names of elements that may quote texts that were typed in the same demonstration."""
+    """Recognizes names of elements that may quote text typed in the same demonstration."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         folded = [_folded(text) for text in texts]
@@ -84,7 +89,7 @@ class TypedTexts:
     def may_be(self, name: str) -> bool:
         """Returns whether a name is, contains or is a part of a typed text.
 
-        Case and spaces are ignored. Parts with less than `_SHORTEST_PART` characters do not count.
+        Case and spaces are ignored. Parts with fewer than `_SHORTEST_PART` characters do not count.
         """
         folded = _folded(name)
         if folded in self._texts:
@@ -100,7 +105,7 @@ def _folded(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Returns a key to compare names without case, spaces and signs such as `…`, `:` and `&`."""
+    """Returns a name without case, spaces and signs such as `…`, `:` and `&`, for comparisons."""
     folded = _folded(name)
     return "".join(filter(str.isalnum, folded)) or folded
 
@@ -119,10 +124,10 @@ _Box = tuple[int, int, int, int]  # left, top, width and height, canvas pixels
 _VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
-# Elements that move when they are dragged. For other elements, such as list items, this is unknown.
+# Elements that move when they are dragged. Other elements, such as list items, may or may not move.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# Elements whose container is scrolled when the wheel is turned over them → the container. For other
-# small elements, it is unknown which element is scrolled.
+# Role of an element → the container that scrolls when the wheel is turned over the element. For
+# other small elements, it is unknown what scrolls.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -145,7 +150,8 @@ _SCROLLED = frozenset(
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
 # Elements that are named without their role, because people would not say the role.
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
-# Number of clicks at the start of a drag (None: one) → verb, and what the drag selects in a text.
+# Number of clicks at the start of a drag (None for one) → verb, and the unit of text that the drag
+# selects.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),
@@ -166,12 +172,12 @@ def step_sentence(
     Args:
         kind: the action's type.
         parameters: the action's parameters.
-        target: the element that the action acted on; None: unknown.
-        box: left, top, width and height of the target on the canvas; None: unknown.
-        window: the title of the window; empty: unknown.
+        target: the element that the action acted on; None if unknown.
+        box: left, top, width and height of the target on the canvas; None if unknown.
+        window: the title of the window; empty if unknown.
 
     Returns:
-        The sentence; empty: too little is known.
+        The sentence, or an empty text if too little is known.
     """
     title = shown_name(window)[:MOST_CHARACTERS].rstrip()
     within = f'in the "{title}" window' if title else ""
@@ -191,12 +197,12 @@ def hover_sentence(
     """Returns the sentence about a step with a hover: `Hover over the "File" menu and …`.
 
     Args:
-        sentence: the sentence about the step without the hover; empty: only the position of the
+        sentence: the sentence about the step without the hover. Empty if only the position of the
             press is known.
         kind: the action's type.
         parameters: the action's parameters.
-        places: the positions where the pointer rested, canvas pixels, in order.
-        element: the element at the last position; None: unknown.
+        places: the positions where the pointer rested, in canvas pixels and in order.
+        element: the element at the last position; None if unknown.
     """
     hovered = [f"at {place}" for place in places]
     phrase = element_phrase(element)
@@ -223,9 +229,10 @@ def _action_phrase(
     box: _Box | None,
     within: str,
 ) -> str:
-    """Returns a step's sentence without the held keys and the full stop; empty: too little known.
+    """Returns a step's sentence without the held keys and the full stop.
 
-    `within` is a phrase with the window, such as `in the "Files" window`, or empty.
+    Returns an empty text if too little is known. `within` is a phrase with the window, such as
+    `in the "Files" window`, or empty.
     """
     match parameters:
         case DragParameters():
@@ -305,7 +312,7 @@ def _is_inside(point: tuple[int, int], box: _Box) -> bool:
 
 
 def _scrolled(target: TargetElement | None) -> str:
-    """Returns the phrase for the scrolled element, such as ` in the list`; empty: unknown."""
+    """Returns the phrase for the scrolled element, such as ` in the list`; empty if unknown."""
     if target is None:
         return ""
     if target.role in _HOLDERS:
@@ -320,7 +327,11 @@ def _chord(keys: Sequence[str]) -> str:
 
 
 def element_phrase(target: TargetElement | None) -> str:
-    """Returns the phrase for a target, such as `the "Save" button`; empty: no name and no role."""
+    """Returns the phrase for a target, such as `the "Save" button`.
+
+    Returns an empty text if there is no target, or if the target has no name and is a label or of
+    unknown role.
+    """
     if target is None:
         return ""
     name = shown_name(target.name)

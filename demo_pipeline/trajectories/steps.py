@@ -1,8 +1,8 @@
 """Turns recorded actions into OSWorld-Desktopd steps, with positions on the canvas.
 
-An action becomes a step, or a hidden action if no screenshot can show it. Two kinds of actions
-become neither: pauses to think, and actions on the recorder itself. Typing that was split at a
-pause is joined if the screen did not change during the pause.
+An action becomes a step, or a *hidden action* if no screenshot can show it. Two kinds of actions
+are ignored: pauses to think, and actions on the recorder itself. Typing that was split at a pause
+is joined if the screen did not change during the pause.
 """
 
 import logging
@@ -47,7 +47,7 @@ from demo_pipeline.trajectories.step_sentences import hover_sentence, step_sente
 UNKNOWN_TEXT = "<typed text that is not known>"  # replaces doubtful text
 _Row = Mapping[str, Any]
 _Recorded = tuple[Action, _Row, _Row]
-"""An action with its rows of the frames and trees tables."""
+"""An action with its rows in the tables of frames and of UI trees."""
 
 
 def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
@@ -65,7 +65,10 @@ def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
 
 
 def _joined(first: Action, second: Action) -> Action:
-    """Joins two parts of typing to one action; its text is confirmed only if both parts are."""
+    """Joins two parts of typing into one action.
+
+    The text counts as confirmed by scans only if the text of both parts is confirmed.
+    """
     text_evidence = first.text_evidence
     if TextEvidence.CONTRADICTED in {first.text_evidence, second.text_evidence}:
         text_evidence = TextEvidence.CONTRADICTED
@@ -100,7 +103,7 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A position where the pointer rested, and the time at which it came to rest there.
+    """A position where the pointer rested, and the time at which the rest began.
 
     The position is in canvas pixels, the time in epoch milliseconds.
     """
@@ -115,14 +118,15 @@ class Step:
     """An action that became a step.
 
     Attributes:
-        action: the recorded action; a scroll has the direction and amount that the video shows.
+        action: the recorded action. A scroll has the direction and amount that the video shows.
         written: the content of action.json.
-        frame: the action's row of the frames table.
-        tree: the action's row of the trees table.
-        wheel_disagrees: whether a scroll in the video goes against the direction that the wheel's
-            unit and platform imply; None: not a scroll, or the video does not show it.
-        hovered: positions at which the pointer rested and thereby opened the pressed element, in
-            order; empty: the element was not opened by hovering.
+        frame: the action's row in the table of frames.
+        tree: the action's row in the table of UI trees.
+        wheel_disagrees: whether the video shows a scroll in the opposite direction to the one that
+            the wheel's unit and the platform imply. None for other actions, and for scrolls that
+            the video does not show.
+        hovered: the positions, in order, where the resting pointer opened the pressed element, such
+            as an item of a submenu. Empty if the element was not opened by hovering.
     """
 
     action: Action
@@ -140,8 +144,8 @@ class Steps:
     Attributes:
         steps: the steps in time order.
         hidden: the actions that no screenshot shows.
-        neither: kind of ignored actions (pauses to think, actions on the recorder) → count.
-        doubtful_scrolls: number of scrolls with an uncertain direction; they are hidden actions.
+        neither: kind of ignored action (pause to think, action on the recorder) → count.
+        doubtful_scrolls: number of hidden scrolls whose direction is uncertain.
     """
 
     steps: tuple[Step, ...]
@@ -151,7 +155,7 @@ class Steps:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """The number of actions that are not steps, for every reason."""
+        """Reason → number of actions that did not become steps for this reason."""
         counts = {name: self.neither.get(name, 0) for name in _NEITHER}
         hidden = self.hidden.by_reason()
         for reason in HiddenReason:
@@ -193,7 +197,7 @@ class _StepsBuilder:
     Attributes:
         steps: the steps so far.
         hidden: the hidden actions so far.
-        neither: kind of ignored actions → count so far.
+        neither: kind of ignored action → count so far.
     """
 
     def __init__(self, evidence: Evidence, video_span: Span) -> None:
@@ -208,7 +212,7 @@ class _StepsBuilder:
         self.neither: Counter[str] = Counter()
 
     def add(self, recorded: Action, frame: _Row, tree: _Row) -> None:
-        """Adds the next action with its rows of the frames and trees tables."""
+        """Adds the next action with its rows in the tables of frames and of UI trees."""
         action = _pressed_by_space(_as_filmed(recorded, self._evidence.wheel), tree)
         is_wait = action.action_index in self._waits and frame["file"]
         if action.action_type == "pause" and not is_wait:
@@ -228,7 +232,7 @@ class _StepsBuilder:
     def _hidden_reason(
         self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
     ) -> HiddenReason | None:
-        """Returns why no screenshot can show an action; None: it can be a step."""
+        """Returns why no screenshot can show an action; None if the action can be a step."""
         reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
         if frame.get("reason_code") != Reason.UNKNOWN_SCALE:
             is_elsewhere = action.action_index in self._evidence.elsewhere
@@ -244,7 +248,10 @@ class _StepsBuilder:
         return reason
 
     def _hide_private(self, action: Action) -> None:
-        """Hides an action on a private screen; such actions share a row until the next step."""
+        """Hides an action that was done while the screen was dark or locked.
+
+        All these actions up to the next step share a single row.
+        """
         last = self.hidden[-1] if self.hidden else None
         is_listed = (
             last is not None
@@ -265,7 +272,7 @@ class _StepsBuilder:
     def _add_step(
         self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
     ) -> None:
-        """Adds a step for an action; `recorded` is the action before corrections by the video."""
+        """Adds a step for `action`; `recorded` is the same action as logged, uncorrected."""
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, self._evidence.wheel)
         written = _step_action(len(self.steps), action, tree, canvas, self._waits)
         hovered = _hovered_places(self._hovers.get(action.action_index), canvas)
@@ -282,7 +289,7 @@ def _step_action(
     canvas: Canvas,
     waits: Mapping[int, float],
 ) -> StepAction:
-    """Returns an action as it is written to action.json."""
+    """Returns the content of action.json for an action."""
     kind, values = _parameters(action, canvas, waits)
     parameters = PARAMETERS[kind].model_validate(values)
     target = _target(tree)
@@ -303,7 +310,7 @@ def _sentence(
 
 
 def _hovered_places(hover: Hover | None, canvas: Canvas) -> tuple[HoveredPlace, ...]:
-    """Returns the positions of a hover on the canvas; empty if one of them is outside."""
+    """Returns the positions of a hover on the canvas; empty if a position is outside."""
     if hover is None or not all(canvas.on_screen(place.x, place.y) for place in hover.places):
         return ()
     return tuple(
@@ -329,7 +336,10 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
-    """Yields the steps; a wait's sentence names the next target if it appeared during the wait."""
+    """Yields the steps, with the awaited element in the sentences of waits.
+
+    The sentence names the target of the next step, if the target appeared during the wait.
+    """
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):
         if step.action.action_index in waits and number + 1 < len(steps):
@@ -381,7 +391,7 @@ _PRESSED_BY_SPACE = frozenset({"button", "checkbox", "radiobutton", "tab", "menu
 
 
 def _pressed_by_space(action: Action, tree: _Row) -> Action:
-    """Returns a hotkey for a typed space that pressed a button; other actions are unchanged."""
+    """Returns a hotkey for typed spaces that pressed a button; other actions are unchanged."""
     presses = len(action.text or "")
     if action.text != " " * presses or not presses or tree["target_role"] not in _PRESSED_BY_SPACE:
         return action
@@ -389,10 +399,15 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
 
 
 def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
-    """Returns why a pointing action is not entirely on the canvas; None for all other actions.
+    """Returns why a pointing action is not, or may not be, entirely on the canvas.
 
-    `is_elsewhere`: the action is at the border of the screen, and may have happened on another
-    display.
+    Returns None if the action is on the canvas, and for actions without the pointer.
+
+    Args:
+        action: the action.
+        canvas: the canvas.
+        is_elsewhere: whether the action is at the border of the screen, and may have happened on
+            another display.
     """
     if action.action_type not in POINTER_TYPES:
         return None
@@ -420,18 +435,18 @@ def _unseen_time(clock: Clock, press_ms: int, video_span: Span) -> HiddenReason:
 
 
 class _RecordedFocus:
-    """Follows whether keys go to the recorded screen.
+    """Tracks whether the keyboard focus is on the recorded screen.
 
-    A press that is or may be on another display moves the keyboard focus there, so that no
-    screenshot shows the text that is typed next. The focus returns when the person presses a button
-    on the recorded screen, or when a later scan has the focus on an element of that screen.
+    A mouse press on another display, or possibly there, moves the keyboard focus to that display.
+    No screenshot then shows the text that is typed next. The focus returns with a mouse press on
+    the recorded screen, or when a scan finds the focus on an element of the recorded screen.
     """
 
     def __init__(self) -> None:
         self._elsewhere = False
 
     def unseen(self, action: Action, tree: _Row, canvas: Canvas) -> HiddenReason | None:
-        """Returns `off_screen` for keys that may have gone to another display; else None."""
+        """Returns `off_screen` for keys that may have gone to another display, otherwise None."""
         if action.action_type not in _KEYBOARD or not self._elsewhere:
             return None
         self._elsewhere = not _has_focus(tree, canvas)
@@ -440,11 +455,11 @@ class _RecordedFocus:
     def follow(
         self, action: Action, reason: HiddenReason | None, elsewhere: Collection[int]
     ) -> None:
-        """Updates the focus after a press; other actions, such as scrolls, do not move it.
+        """Updates the focus after a mouse press. Other actions, such as scrolls, do not move it.
 
         Args:
             action: the action.
-            reason: why the action is hidden; None: it is on the recorded screen.
+            reason: why the action is hidden; None if it is on the recorded screen.
             elsewhere: indexes of the actions that may have happened on another display.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
@@ -473,7 +488,7 @@ def _target(tree: _Row) -> TargetElement | None:
 
 
 def _box(tree: _Row) -> tuple[int, int, int, int] | None:
-    """Returns left, top, width and height of the target on the canvas; None: no target."""
+    """Returns left, top, width and height of the target on the canvas; None without target."""
     if tree.get("target_x") is None:
         return None
     return (tree["target_x"], tree["target_y"], tree["target_width"], tree["target_height"])

@@ -61,7 +61,8 @@ from demo_pipeline.trajectories.step_effects import (
 from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
 PROVENANCE_FILE = "provenance.parquet"
-# Lists the steps whose tree differs from the screenshot, for programs that do not read provenance.
+# Lists the steps whose UI tree contradicts the screenshot, for programs that do not read
+# provenance.parquet.
 DIFFERING_TREES_FILE = "differing_trees.json"
 MODEL_VERSION = "1"
 _LATEST_MS = 2**63  # times in a column of type int64 are below this
@@ -82,7 +83,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
 
-    If trees of some steps differ from the screenshot, differing_trees.json lists these steps.
+    If the UI trees of some steps contradict their screenshots, differing_trees.json lists these
+    steps.
 
     Returns:
         The summary of the output.
@@ -130,7 +132,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 
 
 def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
-    """Writes the folder of a step: action.json, and links to screenshot and tree."""
+    """Writes the folder of a step: action.json, and links to the screenshot and UI tree."""
     folder = out / "steps" / f"{step.written.step_index:03d}"
     folder.mkdir(parents=True)
     _link_picture(screenshots / step.frame["file"], folder / "screenshot.png")
@@ -139,7 +141,7 @@ def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
 
 
 def _link_picture(picture: Path, to: Path) -> None:
-    """Links a screenshot and, if it exists, its copy in the resolution of the screen."""
+    """Links a screenshot, and its copy in the resolution of the screen if there is one."""
     link_or_copy(picture, to)
     if native_of(picture).is_file():
         link_or_copy(native_of(picture), native_of(to))
@@ -155,9 +157,10 @@ def _changes(
     times = [item.time for item in placed]
 
     def screen_of(step: Step) -> ShownScreen | None:
-        """Returns a step's screenshot with the positions where its pointer may be; None: missing.
+        """Returns a step's screenshot with the possible positions of the pointer.
 
-        Several positions are possible, because the screenshot's time is uncertain.
+        There can be several positions, because the screenshot's time is uncertain. Returns None if
+        the step has no screenshot.
         """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:
@@ -185,9 +188,13 @@ def _changes(
 
 
 def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clock) -> bool:
-    """Returns whether a screenshot may show text that was typed and erased again.
+    """Returns whether a step's screenshot may show text that was typed and erased again.
 
-    `erased`: first and last time at which each such text was on the screen, epoch milliseconds.
+    Args:
+        step: the step.
+        erased: first and last time at which each erased text was on the screen, in epoch
+            milliseconds.
+        clock: maps video times to log times.
     """
     if step.frame["pts"] is None:
         return False
@@ -228,13 +235,13 @@ def trajectory_task(assignment: Assignment, steps: int, task_match: TaskMatch) -
 
 
 def _duration_ms(events: pa.Table) -> int:
-    """Returns the time from the first event to the last, milliseconds."""
+    """Returns the time from the first to the last event, in milliseconds."""
     span = pc.min_max(events["time_ms"]).as_py()
     return int(span["max"] - span["min"]) if events.num_rows else 0
 
 
 def recorded_failure(manifest: RecordingManifest) -> str | None:
-    """Returns why a recording is not a success according to meta.json; None: it is a success."""
+    """Returns why meta.json does not count as a success; None if it does."""
     meta = manifest.parsed_meta()
     if meta.status == COMPLETED and meta.reason == DONE:
         return None
@@ -242,7 +249,7 @@ def recorded_failure(manifest: RecordingManifest) -> str | None:
 
 
 def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
-    """Returns the content of result.json; hidden actions do not change the outcome."""
+    """Returns the content of result.json. Hidden actions do not affect the outcome."""
     message = recorded_failure(manifest)
     return Result(
         trajectory_id=manifest.id,
@@ -308,7 +315,10 @@ def _text_columns(action: Action) -> dict[str, Any]:
 
 
 def _hover_row(step: Step) -> dict[str, Any]:
-    """Returns the columns about the hover that opened the pressed element; null without a hover."""
+    """Returns the columns about the hover that opened the pressed element.
+
+    The positions are null if no hover opened the element.
+    """
     if not step.hovered:
         empty = dict.fromkeys(("hover_x", "hover_y", "hover_ms", "hovered_before"))
         return {"opened_by_hover": False, **empty}
@@ -326,7 +336,7 @@ def _hover_row(step: Step) -> dict[str, Any]:
 
 
 def _quest_row(meta: Meta) -> dict[str, Any]:
-    """Returns the columns `QUEST_COLUMNS`; null if meta.json has no quest."""
+    """Returns the columns `QUEST_COLUMNS`; all are null if meta.json has no quest."""
     columns: dict[str, Any] = dict.fromkeys(QUEST_NAMES)
     quest = meta.quest
     if quest is None:
@@ -387,7 +397,10 @@ def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _wheel_warnings(built: Steps) -> Iterator[str]:
-    """Yields warnings about scrolls whose direction in the video contradicts unit and platform."""
+    """Yields warnings about scrolls whose direction in the video is unexpected.
+
+    The expected direction follows from the wheel's unit and the platform.
+    """
     count = sum(step.wheel_disagrees is True for step in built.steps)
     if count:
         yield (
@@ -408,7 +421,7 @@ def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
     """Returns whether the video lasts until the end of an action.
 
     The last frame is shown for one frame interval. Therefore an action may end later than the last
-    frame by this interval plus the uncertainty of the clock.
+    frame, by at most this interval plus the uncertainty of the clock.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000

@@ -31,13 +31,13 @@ _TABLES = {PROVENANCE_FILE, HIDDEN_ACTIONS_FILE}
 def check_against_inputs(
     out: Path, demonstration: str, folders: Mapping[str, Path], failure: str | None
 ) -> list[Problem]:
-    """Reports how a trajectory differs from the actions and screenshots that it was built from.
+    """Reports how a trajectory differs from the actions and screenshots in its inputs.
 
     Args:
         out: the folder of the trajectory, which follows the OSWorld-Desktopd format.
         demonstration: the demonstration's id.
         folders: name of a stage → folder of its output.
-        failure: why the recording is not a success; None: it is a success.
+        failure: why the recording is not a success; None if it is a success.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
     hidden = read_rows(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA)
@@ -70,7 +70,7 @@ def _check_rows(out: Path, demonstration: str, rows: list[dict[str, Any]]) -> It
 
 
 def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
-    """Yields a problem if result.json has another outcome than the recording."""
+    """Yields a problem if the outcome in result.json differs from the recording's outcome."""
     result = load_json(out / "result.json")
     if result.get("success") is not (failure is None) or result.get("error_message") != failure:
         yield _problem("result.json", "has another outcome than the recording")
@@ -79,7 +79,7 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
     """Returns index of a typing action → log lines of the scans that show its text.
 
-    Actions that may be joined to one step share their scans.
+    Actions that may be joined into one step share their scans.
     """
     scans: dict[int, set[int]] = {}
     scans_of_joined: set[int] = set()

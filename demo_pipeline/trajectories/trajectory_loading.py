@@ -30,22 +30,24 @@ _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """A reference to a trajectory in the store, with the decisions about it.
+    """A reference to a trajectory in the store, with the review, split and other decisions.
 
-    Paths are texts, because a `Path` takes a kilobyte.
+    Paths are strings, because a `Path` takes a kilobyte.
 
     Attributes:
         id: the demonstration's id.
-        folder: path of the trajectory, an OSWorld-Desktopd folder or a link to it.
-        content: a text that changes if a file of the trajectory changes; empty: unknown.
-        table: path of the provenance, absolute or relative to `folder`.
-        records: path of the folder with the stored records of exports; empty: exports compute them.
+        folder: path of the trajectory, an OSWorld-Desktopd folder or a link to such a folder.
+        content: a text that changes if a file of the trajectory changes. Empty if unknown.
+        table: path of provenance.parquet, absolute or relative to `folder`.
+        records: path of the folder with stored records for exports. If empty, exports compute the
+            records.
         digests: name → SHA-256 of each file in `records`.
         review: the decision of reviewers.
-        rejected_for: why reviewers rejected it.
-        group: the task group; empty: the task is new.
-        split: the split of the task group; empty: the task is new.
-        duplicate_of: id of the earlier demonstration with the same video or log; empty: none.
+        rejected_for: why reviewers rejected the demonstration.
+        group: the task group. Empty if the task is new.
+        split: the split of the task group. Empty if the task is new.
+        duplicate_of: id of an earlier demonstration with the same video or log. Empty if there is
+            none.
         read: a cache of the trajectory's contents, shared by the exports that use this reference.
     """
 
@@ -81,14 +83,14 @@ def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTraje
 def load(
     source: DatasetTrajectory, rows: Sequence[ProvenanceRow] | None = None
 ) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
-    """Reads a trajectory.
+    """Reads a trajectory with its provenance.
 
     Args:
         source: the trajectory.
-        rows: the rows of its provenance; None: they are read from `source.provenance`.
+        rows: the rows of its provenance. If None, they are read from `source.provenance`.
 
     Returns:
-        The trajectory under its id in the store, and step index → row of the provenance.
+        The trajectory with its id in the store, and step index → row of the provenance.
 
     Raises:
         DemonstrationError: the trajectory cannot be read, or a step has no provenance.
@@ -139,7 +141,7 @@ def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
 
 
 def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
-    """Adds the id of the demonstration to problems."""
+    """Returns problems with the id of the demonstration added."""
     return [replace(problem, demonstration=source.id) for problem in problems]
 
 

@@ -16,7 +16,7 @@ from demo_pipeline.trajectories.trajectory_checks import check_against_inputs
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
     """Builds the contact sheets of a trajectory."""
     trajectory = inputs.folders["trajectories"]
-    # Thumbnails are made before redaction, so that a redacted trajectory must not use them.
+    # Thumbnails are made before redaction, so a redacted trajectory must not use them.
     is_redacted = trajectory == inputs.folders["redactions"]
     screenshots = None if is_redacted else inputs.folders["screenshots"]
     return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)
@@ -36,7 +36,7 @@ def _run_trajectories(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _check_trajectory(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the files, and compares them with the inputs if they can be read."""
+    """Checks the files of a trajectory, and compares valid files with the inputs."""
     key = inputs.demonstration
     problems = trajectories.check_trajectory(out, key) + trajectories.check_provenance(out)
     if errors(problems):
@@ -94,7 +94,7 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     kinds=frozenset({"jpeg", "opencv"}),
     code_version="8",
     inputs=("screenshots", "trajectories", "redactions"),
-    section=lambda _: Section(),  # no setting changes a contact sheet
+    section=lambda _: Section(),  # no setting affects contact sheets
     build=_run_contact_sheets,
     checks=(
         Check(

@@ -8,6 +8,6 @@ def start() -> None:
     gc.disable()
     from demo_pipeline.cli import app
 
-    gc.freeze()  # the collector never examines the imported objects
+    gc.freeze()  # the garbage collector ignores the imported objects from now on
     gc.enable()
     app.main()

@@ -1,6 +1,6 @@
-"""The command `demo-pipeline annotate`: annotates steps by a model, by rules or from a file.
+"""The command `demo-pipeline annotate`: annotates steps with a model, with rules or from a file.
 
-The key of the model's server is read from the environment only. Requests and answers are never
+The API key for the model's server is read from the environment only. Requests and answers are never
 printed.
 """
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from demo_pipeline.annotations.annotation_sources import FileProvider, ModelProvider, Provider
     from demo_pipeline.runs.workspace import Workspace
 
-_CONFIRMED_REQUESTS = 20  # before more requests than this, a person at a terminal is asked
+# Number of requests above which the command asks for confirmation at a terminal.
+_CONFIRMED_REQUESTS = 20
 _PROVIDERS = ("openai", "rule", "import", "opencua")
 
 
@@ -96,7 +97,7 @@ def annotate_demonstrations(
 def _annotate(
     workspace: "Workspace", names: Sequence[str], provider: "Provider", *, dry_run: bool
 ) -> bool:
-    """Stores the annotations of rules or of a file; returns whether there was no problem."""
+    """Stores the annotations from rules or from a file. Returns whether all went well."""
     from demo_pipeline.annotations.annotate import annotate_all
 
     privacy = workspace.settings.privacy
@@ -112,9 +113,9 @@ def _ask_server(
     dry_run: bool,
     yes: bool,
 ) -> bool:
-    """Asks a server and stores its answers; returns whether there was no problem.
+    """Asks a server and stores its answers. Returns whether all questions were answered.
 
-    `dry_run` only prints how many requests would be sent.
+    If `dry_run` is set, only the number of requests is printed.
     """
     from demo_pipeline.annotations.annotate import annotate_all
 
@@ -139,7 +140,7 @@ def _ask_server(
 
 
 def _report(counts: "AnnotateCounts", *, dry_run: bool = False) -> bool:
-    """Prints the counts; returns whether there was no problem."""
+    """Prints the counts and problems of a run. Returns whether there were no problems."""
     for problem in counts.problems:
         print_error(str(problem))
     refused = f"{counts.gave_up} refused, " if counts.gave_up else ""
@@ -169,7 +170,8 @@ def _models(
 ) -> "list[ModelProvider]":
     """Returns a provider that asks about steps, and one that asks about whole demonstrations.
 
-    They run in this order, because questions about demonstrations quote the answers about steps.
+    The providers run in this order, because questions about demonstrations quote the answers about
+    steps.
     """
     from demo_pipeline.annotations.annotate import quest_objectives
     from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider
@@ -195,7 +197,7 @@ def _models(
 def _asking(
     workspace: "Workspace", names: Sequence[str], models: "Sequence[ModelProvider]", *, yes: bool
 ) -> Iterator[Callable[[], object]]:
-    """Prints the estimate, asks for consent, and shows a bar while the context is open.
+    """Prints the estimate, asks for consent, and shows a progress bar while the context is open.
 
     Yields the function to call after each answer.
     """
@@ -213,7 +215,7 @@ def _asking(
 def _print_estimate(
     workspace: "Workspace", names: Sequence[str], models: "Sequence[ModelProvider]"
 ) -> int:
-    """Prints how many requests are to be sent, and of which size; returns their number."""
+    """Prints the number and the size of the requests to send. Returns the number."""
     from demo_pipeline.annotations.annotate import estimate
 
     asked = estimate(workspace.store, names, models, workspace.settings.privacy)

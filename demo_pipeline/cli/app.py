@@ -1,7 +1,7 @@
 """Registers the commands of the console script `demo-pipeline`, and prints its errors.
 
-Each command is a function of a `*_commands` module. It imports other packages when it runs, so that
-`--help` is fast.
+Each command is a function in a `*_commands` module. The function imports other packages only when
+the command runs, so that `--help` is fast.
 """
 
 import sys
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Runs the command line; an error becomes one sentence and exit code 2."""
+    """Runs the command line. An error is printed as one sentence and sets the exit code 2."""
     save_memory()
     try:
         Path.cwd()
@@ -66,7 +66,7 @@ def main() -> None:
         print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)
     finally:
-        spare_existing_objects()  # Python's last garbage collection then ignores these objects
+        spare_existing_objects()  # so that Python's final garbage collection is fast
 
 
 def _version(requested: bool) -> None:
@@ -78,7 +78,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _root(
     *,
-    version: Annotated[  # noqa: ARG001 - the option's callback ends the command
+    version: Annotated[  # noqa: ARG001 - used by the callback of the option
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     verbose: Annotated[

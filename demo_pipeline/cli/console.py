@@ -1,8 +1,8 @@
 """Prints lines, JSON and CSV.
 
-Control characters are removed from all output, so that a text of a recording cannot control the
-terminal. Tables and progress bars are in `tables.py`, because they need `rich`, which takes time to
-import.
+Control characters are removed from all output, so that a text from a recording cannot control the
+terminal. Tables and progress bars are in `tables.py`, because they need the library `rich`, which
+is slow to import.
 """
 
 import csv
@@ -21,12 +21,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
 
 
 def print_line(text: str) -> None:
-    """Writes a line to standard output; it is wrapped if this is a terminal."""
+    """Writes a line to standard output, wrapped if standard output is a terminal."""
     _write(sys.stdout, text)
 
 
 def print_error(text: str) -> None:
-    """Writes a line to standard error; it is wrapped if this is a terminal."""
+    """Writes a line to standard error, wrapped if standard error is a terminal."""
     _write(sys.stderr, text)
 
 
@@ -34,7 +34,7 @@ def _write(stream: TextIO, text: str) -> None:
     line = plain_line(text)
     if stream.isatty():
         width = shutil.get_terminal_size().columns
-        if len(line) > width:  # wrapped between words, so that paths and commands can be copied
+        if len(line) > width:  # wrap only between words, so that paths and commands can be copied
             lines = textwrap.wrap(
                 line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
             )
@@ -44,13 +44,13 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Writes a value as JSON; values of other types become texts."""
+    """Writes a value as JSON. Objects that JSON cannot represent are converted with `str`."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     sys.stdout.write(plain_characters(text) + "\n")
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows as CSV with a header; lists and objects become JSON, None becomes empty."""
+    """Writes rows as CSV with a header. Lists and dicts become JSON, and None becomes empty."""
     table = csv.writer(sys.stdout, lineterminator="\n")
     if rows:
         table.writerow(rows[0])
@@ -59,7 +59,7 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def plain_value(value: object) -> str:
-    """Returns a value of a table as text; lists and objects become JSON, None becomes empty."""
+    """Returns a table value as text. Lists and dicts become JSON, and None becomes empty."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "" if value is None else str(value)

@@ -31,7 +31,8 @@ from demo_pipeline.problems import Problem, Severity
 if TYPE_CHECKING:
     from demo_pipeline.runs.dataset_diff import DatasetDiff
 
-_SHOWN = 20  # problems with the same code, or lines of a difference, that are printed
+# Maximum number of printed problems with the same code, and of printed lines of a comparison.
+_SHOWN = 20
 _Dest = Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")]
 _Compared = Annotated[
     str,
@@ -98,7 +99,7 @@ def report(
         bool, typer.Option(help="Show screenshots and task texts, or only counts.")
     ] = True,
 ) -> None:
-    """Write a folder of static pages about demonstrations and datasets, to send to others.
+    """Write a folder with static web pages about demonstrations and datasets, for sharing.
 
     The pages need no server and no network, and never contain typed text.
     """
@@ -125,7 +126,7 @@ def diff(before: _Compared, after: _Compared, *, as_json: AsJson = False) -> Non
 
 
 def _print_diff(comparison: "DatasetDiff") -> None:
-    """Prints the counts of a comparison, then lines that count equal differences."""
+    """Prints the counts of a comparison, then a line with a count for each kind of difference."""
     changes = Counter(row.change for row in comparison.differences)
     print_line(f"{comparison.stage}: {comparison.before} → {comparison.after}")
     print_line(
@@ -227,7 +228,7 @@ def stats(
 
 
 def _format_name(value: str) -> str:
-    """Parses `--kind`: the formats are imported only if the option is used."""
+    """Checks the value of `--kind`. The list of formats is imported only if the option is used."""
     from demo_pipeline.runs.validation import FORMATS
 
     if value not in FORMATS:
@@ -278,7 +279,7 @@ def validate_path(
 
 
 def _format_of(path: Path, kind: str | None) -> str:
-    """Returns the format of a path: `kind` if it is given, else recognised by the files.
+    """Returns the format of a path, which is `kind` if given, or else recognised by the files.
 
     Ends the command if the path does not exist, is not recognised, or cannot be read.
     """
@@ -301,7 +302,10 @@ def _format_of(path: Path, kind: str | None) -> str:
 
 
 def _print_problems(problems: Sequence[Problem], *, verbose: bool) -> None:
-    """Prints the first problems of each code; if `verbose`, all, with code and byte offset."""
+    """Prints problems, by default only the first `_SHOWN` problems with each code.
+
+    If `verbose` is set, all problems are printed with code and byte offset.
+    """
     most = sys.maxsize if verbose else _SHOWN
     counts = Counter[str]()
     for problem in problems:

@@ -93,8 +93,8 @@ def show_quarantine() -> None:
     try:
         incomplete = incomplete_uploads(workspace)
         print_ignored_uploads(workspace)
-    # An unreadable inbox raises errors of several libraries. The quarantine is already printed, so
-    # that the error becomes a line, and the command succeeds.
+    # If the folder with the uploads cannot be read, several libraries may raise errors. The
+    # quarantine is already printed, so the error is only printed and the command succeeds.
     except Exception as error:  # noqa: BLE001
         print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return

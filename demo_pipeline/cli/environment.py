@@ -1,7 +1,7 @@
-"""Shared by all commands: reading the settings, Dagster's home, error sentences, and Ctrl-C.
+"""Provides the settings, Dagster's home, error messages and Ctrl-C handling for all commands.
 
-An error is printed as one sentence, never as a traceback. The messages of other libraries' errors
-are left out, because they may quote typed text.
+An error is printed as one sentence, never as a traceback. Error messages of other libraries are
+left out, because they may quote typed text.
 """
 
 import json
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 OK = 0
 INVALID = 1
 USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT: the exit code of shells after Ctrl-C
+INTERRUPTED = 130  # exit code after Ctrl-C, 128 + SIGINT as in shells
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _VIDEOS = (".mp4", ".mkv", ".mov", ".webm", ".avi", ".flv")
-_LISTED = 5  # names that a sentence lists; further names are only counted
+_LISTED = 5  # maximum number of names that a sentence lists; further names are only counted
 
 
 def usable_settings(*, anywhere: bool = False) -> Settings:
-    """Returns the settings.
+    """Reads the settings from the environment and the settings file.
 
-    A wrong setting ends the command with a sentence that names its variable, value and an example.
+    If a setting is not valid, the command ends with a sentence that names the variable, the value
+    and an example.
 
     Args:
-        anywhere: the command also works without a project and without a configured store.
+        anywhere: whether the command also works without a project and without a configured store.
     """
     lines = list[str]()
     try:
@@ -82,8 +83,8 @@ def _assigned(names: tuple[str, ...], value: object) -> str:
     """Returns `VARIABLE=value`, or only the variable if the value may be a secret.
 
     Args:
-        names: the name of a setting, or of a section and of a setting in it.
-        value: its value.
+        names: the name of a setting, or the names of a section and of a setting in this section.
+        value: value of the setting.
     """
     name = f"{PREFIX}{'__'.join(names).upper()}"
     is_plain = isinstance(value, str | int | float) and len(names) > 1
@@ -93,7 +94,7 @@ def _assigned(names: tuple[str, ...], value: object) -> str:
 
 
 def _default(names: tuple[str, ...]) -> tuple[Any, str]:
-    """Returns default and description of a setting or a section; (None, "") if it is unknown."""
+    """Returns default and description of a setting or a section, or (None, "") if unknown."""
     fields = Settings.model_fields
     default = None
     description = ""
@@ -107,7 +108,10 @@ def _default(names: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _example(names: tuple[str, ...]) -> str:
-    """Returns an example of a setting: its default, or its description if the default is empty."""
+    """Returns an example for a setting, to append to an error message.
+
+    The example is the default value, or the description of the setting if the default is empty.
+    """
     default, description = _default(names)
     if default is None or isinstance(default, Section):
         return ""
@@ -118,9 +122,10 @@ def _example(names: tuple[str, ...]) -> str:
 
 
 def _not_json(message: str) -> Iterator[str]:
-    """Yields a sentence for each environment variable that must be JSON and is not.
+    """Yields a sentence for each environment variable whose value should be JSON but is not.
 
-    `message` is that of the settings' error, which quotes the name of the section or setting.
+    `message` is the message of the settings library, which quotes the name of the section or of
+    the setting.
     """
     quoted = message.partition('"')[2].partition('"')[0]
     prefix = f"{PREFIX}{quoted}".upper()
@@ -130,14 +135,14 @@ def _not_json(message: str) -> Iterator[str]:
         try:
             json.loads(os.environ[name])
         except ValueError:
-            if isinstance(default, Section):  # the example is the first setting of the section
+            if isinstance(default, Section):  # take the first setting of the section as example
                 names = (*names, *list(type(default).model_fields)[:1])
             if isinstance(default, Section | tuple):
                 yield f"setting {name}: is not valid JSON{_example(names)}"
 
 
 def set_dagster_home() -> Path:
-    """Sets DAGSTER_HOME to the project's home unless it is set; returns it.
+    """Returns DAGSTER_HOME, after setting it to the project's Dagster home if it is not set.
 
     Ends the command if the folder does not exist.
     """
@@ -180,15 +185,16 @@ def print_ignored_uploads(workspace: "Workspace") -> bool:
 
 
 def _loose_files(inbox: str) -> Iterator[str]:
-    """Yields sentences about archives and files of recordings that lie directly in the inbox.
+    """Yields sentences about archives and recorded files that are directly in the uploads folder.
 
-    A bucket is not examined, because it can have a million objects.
+    Such files are ignored, because each recording must be in a folder of its own. A bucket is not
+    examined, because it may contain a million objects.
     """
     from demo_pipeline.store.names import is_bucket, local_path
 
     if is_bucket(inbox):
         return
-    with suppress(OSError):  # another check reports a missing inbox
+    with suppress(OSError):  # another check reports a missing folder
         entries = sorted(local_path(inbox).iterdir())
         names = [path.name for path in entries if path.is_file() and path.name[0] != "."]
         archives = [name for name in names if name.lower().endswith(_ARCHIVES)]
@@ -217,7 +223,7 @@ def _listed(names: Sequence[str]) -> str:
 
 @contextmanager
 def dagster_instance(home: Path) -> Iterator[Any]:
-    """Opens Dagster's instance in a folder; ends the command if it cannot be opened."""
+    """Opens the Dagster instance in a folder, or ends the command if this is not possible."""
     from demo_pipeline.defs.local_instance import opened_instance
     from demo_pipeline.runs.failures import InstanceError
 
@@ -231,7 +237,9 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 def failure_sentence(error: Exception) -> str:
     """Returns a sentence that says why a command failed, and what to do."""
-    if isinstance(error, OwnExportError):  # the imports below would raise the error again
+    # An error in the user's own exports is handled first, because the imports below would raise
+    # the error again.
+    if isinstance(error, OwnExportError):
         return str(error)
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.runs.failures import place_of, transient_reason
@@ -249,7 +257,7 @@ def failure_sentence(error: Exception) -> str:
 
 
 class CommandInterrupt(BaseException):
-    """Raised on Ctrl-C instead of `KeyboardInterrupt`, which libraries catch."""
+    """Raised on Ctrl-C instead of `KeyboardInterrupt`, because libraries catch the latter."""
 
 
 @contextmanager

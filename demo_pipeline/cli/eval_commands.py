@@ -71,7 +71,7 @@ def write_truth(
     form: Annotated[str, typer.Option(help=_FORM)] = "messages",
     split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
 ) -> None:
-    """Write the answers of a model that is always right, to try the scoring without a model."""
+    """Write the correct answers for all steps of a split, to try the scoring without a model."""
     from demo_pipeline.runs.evaluations import Evaluation, write_right_answers
 
     with explained():
@@ -189,7 +189,11 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Ends the command with a sentence if the code inside raises an error of input or storage."""
+    """Ends the command with an error message if the code inside the context fails.
+
+    Only errors about the input or the storage are handled, that is, `StorageError`, `ValueError`
+    and `OSError`.
+    """
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.store.errors import StorageError
 

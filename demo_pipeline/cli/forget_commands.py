@@ -1,4 +1,4 @@
-"""The command `demo-pipeline forget`: removes demonstrations, or all of a person, for ever."""
+"""The command `demo-pipeline forget`: removes demonstrations for ever, by id or by person."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,7 +85,10 @@ def forget(
 def _chosen_ids(
     workspace: "Workspace", ids: Sequence[str], person: str, fields: Sequence[str]
 ) -> Sequence[str]:
-    """Returns the ids on the command line, or those of the person; ends the command without any."""
+    """Returns the ids on the command line, or the ids of the person's demonstrations.
+
+    Ends the command if there are no ids.
+    """
     from demo_pipeline.store.names import is_safe_id
 
     if bool(ids) == bool(person or fields):
@@ -101,7 +104,7 @@ def _chosen_ids(
 
 
 def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -> list[str]:
-    """Returns the ids of the person's demonstrations; prints which could not be searched."""
+    """Returns the ids of the person's demonstrations, and prints which could not be searched."""
     from demo_pipeline.runs.forgetting import PersonSearch, find_demonstrations
 
     values = {}
@@ -120,7 +123,7 @@ def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -
 
 
 def _print_removal(removal: "Removal") -> None:
-    """Prints which files of a demonstration exist."""
+    """Prints which parts of a demonstration exist and would be removed."""
     print_line(f"{removal.demonstration}:")
     if removal.is_uploaded:
         print_line(f"  upload: {', '.join(removal.upload)}")
@@ -138,8 +141,8 @@ def _require_removable(
 ) -> None:
     """Ends the command if a demonstration cannot be removed now.
 
-    It cannot while a run processes it, while its upload exists without `delete_upload`, or if the
-    store cannot be written.
+    A demonstration cannot be removed while a run processes it, or if the store is not writable. If
+    its upload still exists, `delete_upload` must be set.
     """
     from demo_pipeline.defs.maintenance import is_being_processed
     from demo_pipeline.review.review_store import require_idle
@@ -171,14 +174,14 @@ def _require_removable(
 
 
 def _has_history(home: Path) -> bool:
-    """Whether a folder is the home of a Dagster instance."""
+    """Whether a folder contains files of a Dagster instance."""
     return (home / "history").exists() or (home / "dagster.yaml").exists()
 
 
 def _remove(workspace: "Workspace", home: Path, removal: "Removal") -> bool:
-    """Removes a demonstration, and prints the counts; returns whether anything existed.
+    """Removes a demonstration, and prints the counts. Returns whether anything existed.
 
-    The upload is removed last, so that after an error the demonstration can be built again.
+    The upload is removed last, so that the demonstration can be built again after an error.
     """
     from demo_pipeline.defs.maintenance import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration

@@ -1,6 +1,7 @@
 """The command `demo-pipeline import`: imports recordings of other tools.
 
-Recordings with a video become uploads, those with screenshots become trajectories.
+Recordings with a video become uploads. Recordings with screenshots and no video become
+trajectories.
 """
 
 import os
@@ -84,7 +85,7 @@ def import_from(
 
 
 def _native_recordings(path: Path) -> Iterator[Path]:
-    """Yields the folders at or below a path that are uploads already."""
+    """Yields the folders at or below a path that already have the files of an upload."""
     if path.is_file() and path.name in RECORDING_FILES:
         path = path.parent
     for folder, below, names in os.walk(path):
@@ -107,7 +108,7 @@ def _copy_instruction(path: Path, folders: Sequence[Path], uploads: Path) -> str
 def _import_all(
     recordings: "Sequence[tuple[Importer, SourceFiles]]", uploads: Path, options: "Given"
 ) -> bool:
-    """Imports recordings, and prints problems and counts; returns whether all were read whole."""
+    """Imports recordings, and prints problems and counts. Returns whether all could be read."""
     from demo_pipeline.cli.tables import progress_bar
     from demo_pipeline.importers.import_recordings import ImportState, import_recording
     from demo_pipeline.runs.imported_trajectories import import_trajectory, renew_catalog
@@ -137,7 +138,7 @@ def _import_all(
 
 
 def _uploads_folder() -> Path:
-    """Returns the folder of the uploads; ends the command if it is in a bucket."""
+    """Returns the folder of the uploads. Ends the command if the uploads are in a bucket."""
     from demo_pipeline.store.names import is_bucket
 
     uploads = usable_settings().uploads

@@ -55,12 +55,12 @@ def show_private(
 
 
 def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], sheet: Path) -> int:
-    """Writes the redacted screenshots of a demonstration as a contact sheet; returns their count.
+    """Writes the redacted screenshots of a demonstration to one image. Returns their number.
 
     Args:
-        key: the demonstration's id.
-        folder: its redacted trajectory.
-        findings: the private data in it.
+        key: id of the demonstration.
+        folder: folder of the redacted trajectory.
+        findings: the private data in the trajectory.
         sheet: the JPEG file to write.
     """
     from demo_pipeline.trajectories.contact_sheets import contact_sheet, encode_jpeg, step_tiles

@@ -79,10 +79,10 @@ def ui(
     except OSError:
         refuse(f"port {port} is taken; end what uses it, or give --port")
     with dagster_instance(home):
-        pass  # creates the databases of a new home: daemon and webserver would both create them
+        pass  # create the databases now, so that daemon and webserver do not both create them
     token = kept_token(Path(settings.cache).expanduser(), _TOKEN_FILE)
     upstream = private_address()
-    # The variable keeps the guard's standard input open, without which the guard would end.
+    # The guard ends when its standard input is closed. This variable keeps the pipe open.
     _guard = start_guard(listening, upstream, token)
     listening.close()
     print_line(f"http://127.0.0.1:{port} (under another name: …:{port}/{token}/)")
@@ -93,16 +93,17 @@ def ui(
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]
     command += ["--host", upstream[0], "--port", str(upstream[1])]
     sys.stdout.flush()
-    os.execv(command[0], command)  # noqa: S606 - so that Ctrl-C reaches Dagster itself
+    os.execv(command[0], command)  # noqa: S606 - Dagster itself has to receive Ctrl-C
 
 
-_ALL_OBJECTS = 10**8  # more objects than `doctor` creates, so that nothing is collected
+# Threshold of the garbage collector. `doctor` creates fewer objects, so the collector never runs.
+_ALL_OBJECTS = 10**8
 
 
 def _import_without(library: str, optional: str) -> None:
-    """Imports a library as if another library that it can do without were not installed.
+    """Imports a library as if one of its optional dependencies were not installed.
 
-    Python treats a module that is None in `sys.modules` as missing.
+    Python treats a module whose entry in `sys.modules` is None as missing.
     """
     if optional not in sys.modules:
         sys.modules[optional] = None  # type: ignore[assignment]
@@ -111,7 +112,7 @@ def _import_without(library: str, optional: str) -> None:
         del sys.modules[optional]
 
 
-@reduced_python_gc(_ALL_OBJECTS)  # collecting takes a quarter of the time of importing Dagster
+@reduced_python_gc(_ALL_OBJECTS)  # garbage collection takes a quarter of Dagster's import time
 def doctor(
     *,
     as_json: AsJson = False,
@@ -152,5 +153,5 @@ def doctor(
         for finding in findings:
             print_line(f"{finding.level.value:<8}{finding.check}: {finding.message}")
         print_line(f"{errors} errors, {warnings} warnings")
-    spare_existing_objects()  # saves a garbage collection, which the many new objects would start
+    spare_existing_objects()  # otherwise the many new objects would start a garbage collection
     raise typer.Exit(INVALID if errors or (strict and warnings) else OK)

@@ -1,7 +1,7 @@
 """The commands `demo-pipeline review` and `demo-pipeline reviews`.
 
-Typed text is never printed: a correction is printed as its kind and its step. `reviews export`
-writes corrections in full, to a file that only its owner can read.
+Typed text is never printed. For a correction, only kind and step are printed. `reviews export`
+writes corrections in full, to a file that only the owner of the file can read.
 """
 
 import getpass

@@ -1,6 +1,6 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-`run` imports Dagster, which takes a second, only if something has to be built.
+The import of Dagster takes a second. `run` imports Dagster only if something has to be built.
 """
 
 import logging
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from demo_pipeline.runs.workspace import Workspace
 
 _LOG = logging.getLogger(__package__)
-_IDS_PER_LINE = 5  # ids that `--dry-run` prints in a line
+_IDS_PER_LINE = 5  # maximum number of ids in a line of `--dry-run`
 _FORCE = "Also build outputs again that are up to date."
 _RETRY = "Also process quarantined demonstrations again."
 _STRICT = (
@@ -47,7 +47,7 @@ _DRY_RUN = "Build nothing; show which outputs would be built, and why."
 
 @dataclass
 class _Selection:
-    """How a run treats the chosen demonstrations.
+    """The chosen demonstrations, divided by what the command `run` does with them.
 
     Attributes:
         todo: ids to process.
@@ -133,14 +133,15 @@ def _uploaded_ids(workspace: "Workspace") -> list[str]:
 
 @dataclass
 class _Run:
-    """One call of the command `run`: its options, and its results so far.
+    """The options and the results of one call of the command `run`.
 
     Attributes:
         home: Dagster's home.
-        ids: the ids on the command line; empty: all.
-        uploaded: ids in the uploads.
+        ids: the ids on the command line. Empty means all demonstrations.
+        uploaded: ids of the uploads.
         imported: ids of imported trajectories, which have no upload.
-        has_misnamed: folders in the uploads are ignored because their names cannot be ids.
+        has_misnamed: whether folders in the uploads are ignored, because their names cannot be
+            ids.
         errors: sentences about datasets that could not be built.
     """
 
@@ -160,7 +161,7 @@ class _Run:
     errors: list[str] = field(default_factory=list)
 
     def find_uploads(self) -> None:
-        """Lists the uploads and the imported trajectories; ends the command for unknown ids."""
+        """Lists the uploads and the imported trajectories. Ends the command if an id is unknown."""
         from demo_pipeline.runs.imported_trajectories import imported_ids
 
         self.has_misnamed = print_ignored_uploads(self.workspace)
@@ -173,8 +174,9 @@ class _Run:
     def run(self, *, strict: bool) -> None:
         """Builds everything that is not up to date, and prints the results.
 
-        Ends the command with exit code 1 if something failed; if `strict`, also if a demonstration
-        is quarantined, ignored, or left out of a dataset.
+        Ends the command with exit code 1 if something failed. If `strict` is set, this also happens
+        if a demonstration is quarantined, an upload is ignored, or a dataset lacks a damaged
+        demonstration.
         """
         from demo_pipeline.cli.tables import report_run
 
@@ -204,7 +206,7 @@ class _Run:
             raise typer.Exit(INVALID)
 
     def show_plan(self) -> None:
-        """Prints what would be built, and why."""
+        """Prints which outputs would be built, and why."""
         from demo_pipeline.runs.plan import plan
 
         selection = self._select(self._chosen() if self.force else ())
@@ -226,7 +228,10 @@ class _Run:
         )
 
     def _select(self, forced: Collection[str]) -> _Selection:
-        """Divides the chosen demonstrations; those in `forced` are processed in any case."""
+        """Decides which of the chosen demonstrations to process.
+
+        Demonstrations in `forced` are always processed.
+        """
         from demo_pipeline.runs.demonstration_outputs import is_refused, is_up_to_date
         from demo_pipeline.runs.graph import Graph
 
@@ -259,7 +264,7 @@ class _Run:
     def _selection_without_work(self) -> _Selection | None:
         """Checks, without importing Dagster, whether everything is up to date.
 
-        Returns the selection, which has nothing to do; None if something may have to be built.
+        Returns the selection if nothing has to be built, or None if something may have to be built.
         """
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
@@ -285,7 +290,8 @@ class _Run:
     def _build(self) -> _Selection:
         """Builds everything that is not up to date, each demonstration in a run of Dagster.
 
-        Damaged and forced demonstrations come first: their outputs are rebuilt even if unchanged.
+        Damaged and forced demonstrations come first. Their outputs are rebuilt even if they are up
+        to date.
         """
         from demo_pipeline.runs.failures import InstanceError
         from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
@@ -322,9 +328,9 @@ class _Run:
         return selection
 
     def _process(self, runs: "LocalRuns", ids: Sequence[str], *, force: bool) -> None:
-        """Processes demonstrations, and collects their results while a bar shows the progress.
+        """Processes demonstrations, collects their results, and shows a progress bar.
 
-        An interruption ends the worker processes.
+        An exception, such as Ctrl-C, ends the worker processes.
         """
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.runs.imported_trajectories import renew_trajectory
@@ -335,7 +341,7 @@ class _Run:
         uploaded = [key for key in ids if key not in self.imported]
 
         def in_progress() -> list[str]:
-            # The workers take the demonstrations in this order.
+            # The workers take the demonstrations in this order, so the first ones are in progress.
             return [*waiting][: self.workers]
 
         with progress_bar(in_progress) as progress:
@@ -347,7 +353,7 @@ class _Run:
                 progress.advance(task)
 
             for key in ids:
-                if key in self.imported:  # has no partition, and so no run of Dagster
+                if key in self.imported:  # built without Dagster, because there is no partition
                     keep(renew_trajectory(self.workspace, key, force=force))
             if uploaded:
                 with closing(runs.process(uploaded, force=force)) as results:
@@ -362,8 +368,8 @@ class _Run:
         Args:
             runs: launches the run.
             title: label of the progress bar.
-            job: name of the job; empty: the job of all datasets.
-            force: rebuild unchanged outputs.
+            job: name of the job. Empty means the job that builds all datasets.
+            force: whether to rebuild outputs that are up to date.
         """
         from demo_pipeline.cli.tables import progress_bar
         from demo_pipeline.stage import DATASETS_JOB
@@ -376,11 +382,11 @@ class _Run:
         self.errors += built.errors
 
     def _verify(self) -> tuple[set[str], bool]:
-        """Compares every committed file with its hash, and prints the damage.
+        """Compares every committed file with its hash, and prints damaged files.
 
         Returns:
-            The ids of damaged demonstrations whose upload still exists, so that they can be built
-            again, and whether a dataset is damaged.
+            The ids of damaged demonstrations that can be built again because their upload still
+            exists, and whether a dataset is damaged.
         """
         from demo_pipeline.runs.damage import damage_problem, verify_outputs
 
@@ -394,11 +400,11 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """Returns the answer of a function that says whether outputs are unchanged.
+    """Calls a function that says whether outputs are unchanged, and returns its answer.
 
-    If it raises, the answer is no: the outputs are then built, and the build reports why a file or
-    the store cannot be read. A defect of our code is printed here, because the build may not meet
-    it.
+    If the function raises an error, the result is False. The outputs are then built, and the build
+    reports why a file or the store cannot be read. An error that shows a defect of the pipeline is
+    printed here, because the build may not raise it again.
     """
     from demo_pipeline.runs.failures import is_defect, warning_words
 

@@ -1,7 +1,7 @@
-"""Prints tables and progress bars for people; most need `rich`, which takes time to import.
+"""Prints tables and progress bars, mostly with the library `rich`, which is slow to import.
 
-Texts pass through `cell` or `plain_line`, so that `rich` does not read markup in a text of a
-recording.
+Texts pass through `cell` or `plain_line`, so that `rich` does not interpret a text from a recording
+as markup.
 """
 
 import logging
@@ -45,8 +45,9 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-_OVERVIEW_ROWS = 12  # values of a table in the overview: two lines of 80 columns
-_OVERVIEW_WIDTH = 100  # columns at most, on a terminal and in a file
+# Maximum number of values of a table in the overview, which fill two lines of 80 columns.
+_OVERVIEW_ROWS = 12
+_OVERVIEW_WIDTH = 100  # maximum number of columns, on a terminal and in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
 _NO_TRAIN_SPLIT = (
     "has no train split: all recordings of a task go to the same split, and with few tasks none "
@@ -56,12 +57,12 @@ _NO_TRAIN_SPLIT = (
 
 
 def cell(value: object, style: str = "") -> Text:
-    """Returns the text of a table's cell, without markup; empty for None."""
+    """Returns a value as the text of a table cell, without markup. None becomes empty."""
     return Text("" if value is None else plain_line(str(value)), style)
 
 
 def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Prints a table; rows that are wider than the terminal become lists of names and values."""
+    """Prints a table. If it is wider than the terminal, rows become lists of names and values."""
     if not rows:
         print_line(f"{title}: no rows")
         return
@@ -84,7 +85,11 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def print_statistics(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
 ) -> None:
-    """Prints every table, or an overview without zeros that fits a screen of 24 lines."""
+    """Prints the statistics of the datasets.
+
+    If `everything` is set, every table is printed. Otherwise an overview without zeros is printed,
+    which fits a screen of 24 lines.
+    """
     if everything:
         for title, rows in tables.items():
             print_records(title.replace("_", " "), rows)
@@ -133,10 +138,10 @@ class _InProgress(ProgressColumn):
 
 
 def progress_bar(in_progress: Callable[[], Sequence[str]] = tuple) -> Progress:
-    """Returns a progress bar on standard error; it is hidden if the log is printed there.
+    """Returns a progress bar on standard error, which is hidden if the log is printed there.
 
     Args:
-        in_progress: returns the names of the items in progress.
+        in_progress: function that returns the names of the items in progress.
     """
     return Progress(
         TextColumn("{task.description:>14}"),
@@ -193,7 +198,7 @@ def report_run(
 
 
 def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
-    """Returns the table of demonstrations, without borders so that ids fit 80 columns."""
+    """Returns the table of demonstrations. It has no borders, so that ids fit into 80 columns."""
     table = Table(
         title="Demonstrations",
         title_justify="left",
@@ -219,9 +224,9 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence if meta.json lacks the members that make a demonstration a success.
+    """Returns a sentence about members of meta.json without which the outcome is unknown.
 
-    Empty if the demonstration is a success, or meta.json states another outcome.
+    Returns an empty string if the demonstration is a success, or if these members exist.
     """
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""
@@ -240,7 +245,7 @@ def _unrecorded_success(result: DemonstrationResult) -> str:
 
 
 def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
-    """Prints the table of datasets; paths are not wrapped, so that they can be copied."""
+    """Prints the table of datasets. Paths are not wrapped, so that they can be copied."""
     rows = [("asset", "contents", "written", "path")]
     for dataset in datasets:
         path = dataset.path.removeprefix(f"{Path.cwd()}/")
@@ -258,9 +263,9 @@ def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
 
 
 def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Returns sentences on demonstrations that datasets leave out.
+    """Returns sentences about the demonstrations that datasets leave out, with the reasons.
 
-    Datasets that leave out the same demonstrations share a sentence.
+    Datasets with the same reasons share a sentence.
     """
     datasets_by_reason = defaultdict[str, list[str]](list)
     for dataset in datasets:
@@ -276,7 +281,7 @@ def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Returns a list with a sentence about the datasets that have rows but no train split."""
+    """Returns a list with one sentence if datasets have rows but no train split, else empty."""
     names = []
     for dataset in datasets:
         counts = [count for count in dataset.counts.values() if isinstance(count, Mapping)]
@@ -287,13 +292,16 @@ def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Prints the scores of a rule: over all steps, and of groups of steps."""
+    """Prints the scores by a scoring rule, for all steps and for groups of steps."""
     out.print(_summary_table(preset, [row for row in rows if row["dimension"] == "all"]))
     out.print(_group_table(preset, rows))
 
 
 def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Returns the table of scores over all steps; a row is the predictions or a baseline."""
+    """Returns the table of scores over all steps.
+
+    There is a row for the predictions of the model, and a row for each baseline.
+    """
     table = _narrow_table(f"{preset}: all steps", "answers")
     for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
         _add_numbers(table, name)
@@ -308,7 +316,7 @@ def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Returns a table of the score of each group of steps.
 
-    Its columns are the predictions and the baselines.
+    There is a column for the predictions of the model, and a column for each baseline.
     """
     names = list(dict.fromkeys(row["answers"] for row in rows))
     table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")
@@ -330,14 +338,14 @@ def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _narrow_table(title: str, first: str) -> Table:
-    """Returns an empty table of numbers that fits 80 columns; only its first column is wrapped."""
+    """Returns an empty table of numbers that fits 80 columns. Only the first column is wrapped."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     table.add_column(first, overflow="fold")
     return table
 
 
 def _add_numbers(table: Table, name: str) -> None:
-    """Adds a column whose numbers are not wrapped; its heading has a line for each word."""
+    """Adds a column whose numbers are not wrapped. Each word of its heading is on its own line."""
     heading = name
     if name != "95 %":
         heading = _SPLIT_HEADINGS.get(name, name).replace(" ", "\n")

@@ -1,9 +1,9 @@
-"""Protects Dagster's UI: a proxy that forwards only requests of the UI's own pages.
+"""Protects Dagster's UI with a proxy that forwards only requests from the UI's own pages.
 
-Dagster's webserver obeys every request that reaches it, even a GET. So any web page in a browser on
-this machine could launch a run with a configuration of its own. Therefore `demo-pipeline ui` starts
-the webserver on a private port with a secret path, and this proxy on the port that people open. The
-proxy is a process that ends when its standard input is closed.
+Dagster's webserver accepts every request that reaches it. Even a GET request can launch a run with
+any configuration, so any web page in a browser on this machine could do so. Therefore
+`demo-pipeline ui` starts the webserver on a private port with a secret path, and starts this proxy
+on the port that people open. The proxy is a process that ends when its standard input is closed.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from demo_pipeline.files.web_requests import OTHER_ADDRESS, is_token, own_hosts,
 _PORT = "UI_GUARD_PORT"
 _UPSTREAM = "UI_GUARD_UPSTREAM"
 _TOKEN = "UI_GUARD_TOKEN"  # noqa: S105  # the name of a variable
-_HEAD_BYTES = 64 * 2**10  # the largest head of a request; browsers send 1 to 4 kB
-_CHUNK = 2**16  # bytes that are copied at once
-_ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that a request may have once
-_GRAPHQL = "/graphql"  # obeys GET requests, so that requests are never redirected to it
+_HEAD_BYTES = 64 * 2**10  # maximum size of the head of a request; browsers send 1 to 4 kB
+_CHUNK = 2**16  # number of bytes copied at once
+_ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that must not be repeated
+_GRAPHQL = "/graphql"  # never the target of a redirect, because it executes GET requests
 _NO_TOKEN = "open the address that `demo-pipeline ui` printed"  # noqa: S105 - a sentence
 _STARTING = "Dagster is starting; this page loads by itself in a moment"
 _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503: "Starting"}
@@ -34,15 +34,15 @@ _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503
 def start_guard(
     listening: socket.socket, upstream: tuple[str, int], token: str
 ) -> subprocess.Popen[bytes]:
-    """Starts the guard's process.
+    """Starts the process of the guard.
 
-    Its standard input is a pipe that this process keeps open, even after `exec`. So the guard ends
-    with this process.
+    The standard input of the guard is a pipe that the calling process keeps open, even after
+    `exec`. Therefore, the guard ends when the calling process ends.
 
     Args:
         listening: the socket that browsers connect to.
         upstream: address and port of Dagster's webserver.
-        token: the secret, which is the first part of every path of the webserver.
+        token: the secret with which every path of the webserver begins.
     """
     port = listening.getsockname()[1]
     variables = {
@@ -65,9 +65,9 @@ def start_guard(
 def private_address() -> tuple[str, int]:
     """Returns a free address and port of this machine for Dagster's webserver.
 
-    The webserver redirects a request for its root to the secret path, so that its address must be
-    secret too. On Linux all addresses 127.*.*.* are this machine, and one of 16 million is drawn at
-    random. On other systems it is 127.0.0.1 with a random port.
+    The webserver redirects a request for its root to the secret path, so its address must be secret
+    too. On Linux, all addresses 127.*.*.* belong to this machine, and the address is one of 16
+    million, drawn at random. On other systems, the address is 127.0.0.1 with a random port.
     """
     address = "127.0.0.1"
     if sys.platform == "linux":
@@ -78,12 +78,12 @@ def private_address() -> tuple[str, int]:
 
 
 class UiGuard:
-    """Refuses or forwards requests; each connection carries one request.
+    """Refuses or forwards requests, one request for each connection.
 
     Args:
         port: the port that people open.
         upstream: address and port of Dagster's webserver.
-        token: the secret, which is the first part of every path of the webserver.
+        token: the secret with which every path of the webserver begins.
     """
 
     def __init__(self, port: int, upstream: tuple[str, int], token: str) -> None:
@@ -112,15 +112,15 @@ class UiGuard:
                 writer.close()
 
     def verdict(self, first: str, headers: Message) -> tuple[int, str]:
-        """Decides about a request.
+        """Decides whether to forward, refuse or redirect a request.
 
         Args:
             first: the request line.
-            headers: the request's headers.
+            headers: headers of the request.
 
         Returns:
-            The status and the text of the guard's own answer; the text of a redirect is its path.
-            Status 0: the request is forwarded.
+            The status and the text of the guard's own answer. For a redirect, the text is the path.
+            If the request is to be forwarded, the status is 0.
         """
         words = first.split(" ")
         repeated = [name for name in _ONCE if len(headers.get_all(name, [])) > 1]
@@ -147,7 +147,10 @@ class UiGuard:
     async def _pass_on(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Sends a request's head to the webserver, then copies both directions until its end."""
+        """Sends the head of a request to the webserver, then copies data in both directions.
+
+        The connection ends when the webserver has sent its answer.
+        """
         try:
             answers, requests = await asyncio.open_connection(*self._upstream)
         except ConnectionError:
@@ -163,10 +166,10 @@ class UiGuard:
 
 
 def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
-    """Returns the head of a request with `Connection: close`; that of a websocket is unchanged.
+    """Returns the head of a request with `Connection: close`, unless it opens a websocket.
 
-    The webserver then closes the connection after its answer, so that the guard decides about every
-    further request of the browser on a new connection.
+    The webserver then closes the connection after its answer. The browser has to open a new
+    connection for its next request, so the guard decides about every request.
     """
     if "upgrade" in headers.get("connection", "").lower():
         return first + b"\r\n" + rest
@@ -183,7 +186,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 def _response(status: int, text: str) -> bytes:
-    """Returns the bytes of an answer of the guard; the text of a redirect is its path."""
+    """Returns the bytes of the guard's own answer. For a redirect, `text` is the new path."""
     lines = [
         f"HTTP/1.1 {status} {_REASONS[status]}",
         "Connection: close",
@@ -209,8 +212,8 @@ async def _serve(handle: int, guard: UiGuard) -> None:
 
 
 def guard_until_the_end() -> None:
-    """Runs the guard until its standard input is closed, see `start_guard`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster, and that ends this process
+    """Runs the guard until its standard input is closed; see `start_guard`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster; then stdin closes
     handle, _, port = os.environ[_PORT].partition(":")
     address, _, upstream = os.environ[_UPSTREAM].partition(":")
     guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])

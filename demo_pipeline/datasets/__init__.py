@@ -1,1 +1,1 @@
-"""Many trajectories together: their selection, their splits, the index, quests and SQL views."""
+"""Combines trajectories into datasets: selection, splits, the index, quests and SQL views."""

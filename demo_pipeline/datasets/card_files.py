@@ -10,7 +10,7 @@ _CHART = re.compile(rf"{CHARTS_FOLDER}/\w+\.png")
 
 
 def card_files(folder: Path) -> set[str]:
-    """Returns the paths, below the folder of a dataset, of its card and of the card's charts."""
+    """Returns the paths of the card and its charts, relative to the folder of the dataset."""
     card = folder / CARD
     text = card.read_text("utf-8", "replace") if card.is_file() else ""
     return {CARD, *_CHART.findall(text)}

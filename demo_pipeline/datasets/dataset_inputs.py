@@ -1,4 +1,4 @@
-"""Types of the inputs that dataset stages receive; `runs/` opens the store and fills them."""
+"""Defines the inputs of dataset stages. `runs/` reads the inputs from the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ class CommittedTrajectories:
     Attributes:
         trajectories: the trajectories, sorted by id.
         versions: trajectory id → version of the trajectory.
-        records: trajectory id → version of the records that the stage `records` wrote.
+        records: trajectory id → version of the output of the stage `records`.
         left_out: reason → number of demonstrations without a usable trajectory.
         damaged: names of the damaged outputs, which `left_out` counts under `broken`.
         notices: sentences for the user about duplicate uploads, and about demonstrations that moved
             to another split.
-        privacy: sentences about the search for private text: where it was searched, what was found
-            and redacted; empty if no search was made and nothing was redacted.
-        memory: the splits to store for the next build.
+        privacy: sentences about the search for private text and about its redaction. Empty if no
+            search was made and nothing was redacted.
+        memory: the splits to store for the next build, so that trajectories keep their splits.
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
@@ -40,12 +40,12 @@ class CommittedTrajectories:
     privacy: str = ""
     memory: SplitMemory = field(default_factory=SplitMemory)
 
-    @cached_property  # the card and the check of a dataset both read it
+    @cached_property  # used by the card and by the check of a dataset
     def provenance(self) -> Provenance:
-        """The rows from which statistics are counted.
+        """The provenance rows for the statistics of a dataset.
 
-        Usually they come from the records of the trajectories. If a trajectory has no records, all
-        rows come from the files provenance.parquet, as far as these exist.
+        Usually the rows come from the output of the stage `records` for each trajectory. If any
+        trajectory lacks this output, all rows come from the existing files provenance.parquet.
         """
         kept = counted_provenance(self.trajectories)
         if kept is not None:
@@ -59,11 +59,11 @@ class DatasetInputs(Inputs):
     """The inputs of a dataset stage.
 
     Attributes:
-        committed: the trajectories; empty for a stage without the input `records`.
-        views: SQL views over all outputs of the store; empty for a stage that needs none.
-        published: name → published output of the stage, if the stage can have several outputs.
+        committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
+        views: SQL views over all outputs of the store. Empty for a stage that needs no views.
+        published: name → current version of an output, if the stage can have several outputs.
         code_version: code version of the stage.
-        exports: the state of every training export, for the stage that is built after them.
+        exports: the state of every training export, for a stage that is built after all exports.
     """
 
     committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)

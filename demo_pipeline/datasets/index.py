@@ -1,9 +1,9 @@
 """Writes the index of a trajectory dataset.
 
-OSWorld-Desktopd defines `index.json` and `metadata.json`. Three tables repeat their contents for
-queries: `trajectories.parquet`, `steps.parquet` and `hidden_actions.parquet`. `exports.json` and
-`exports.parquet` list how many records each training export has of each trajectory. The index
-includes failed trajectories, which training exports leave out.
+OSWorld-Desktopd defines `index.json` and `metadata.json`. The tables `trajectories.parquet`,
+`steps.parquet` and `hidden_actions.parquet` contain the same facts and more, for queries.
+`exports.json` and `exports.parquet` contain the number of records of each trajectory in each
+training export. The index includes failed trajectories, which training exports leave out.
 """
 
 import json
@@ -85,7 +85,8 @@ EXPORTS_SCHEMA = described_schema(
         "records": COUNT,
     },
 )
-_MEMBERS_IN_MEMORY = 256  # trajectories whose rows of `exports.parquet` are converted at once
+# Number of trajectories whose rows of `exports.parquet` are built at once, to limit the memory.
+_MEMBERS_IN_MEMORY = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,17 @@ class ExportState:
     """The state of a training export in the store.
 
     Attributes:
-        name: name of the export in `datasets.exports`.
-        asset: name of the export's Dagster asset.
-        status: `built`: from the current trajectories and settings; `outdated`: from earlier ones,
-            and not rebuilt yet; `failed`: the last build failed, and the version before it stays
-            if there is one; `missing`: never built; `disabled`: not in `datasets.exports`.
-        output: name of the export's output in the store; empty if no version is committed.
-        version: id of the committed version; empty if there is none.
-        size: bytes of all files of the version.
-        records: trajectory id → number of its records in the version.
-        reason: why the last build failed: the check that rejected it, or the kind of error.
+        name: name of the export in the setting `datasets.exports`.
+        asset: name of the Dagster asset of the export.
+        status: `built` if the export was built from the current trajectories and settings.
+            `outdated` if it was built from earlier ones. `failed` if the last build failed; an
+            earlier version may still exist. `missing` if it was never built. `disabled` if it is
+            not in `datasets.exports`.
+        output: name of the output in the store, or empty if no version is committed.
+        version: id of the committed version, or empty if no version is committed.
+        size: size of all files of the version in bytes.
+        records: trajectory id → number of records of the trajectory in the version.
+        reason: reason why the last build failed, either the name of a check or the kind of error.
     """
 
     name: str
@@ -120,7 +122,7 @@ class ExportState:
         return " ".join(filter(None, (self.status, self.output, self.version, self.reason)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the state as `exports.json` shows it."""
+        """Returns the state as it is written to `exports.json`."""
         return {
             "asset": self.asset,
             "status": self.status,
@@ -166,9 +168,9 @@ class _Member(NamedTuple):
 
     Attributes:
         trajectory: id of the trajectory.
-        split: the split of the trajectory in all exports; None: it takes no part in any export.
-        split_group: the group of the trajectory; all trajectories of a group are in one split.
-        left_out: why exports of steps leave out the trajectory; None: they do not.
+        split: the split of the trajectory in all exports, or None if no export contains it.
+        split_group: the group of the trajectory. All trajectories of a group are in one split.
+        left_out: reason why exports of steps leave out the trajectory, or None if they contain it.
     """
 
     trajectory: str
@@ -178,7 +180,7 @@ class _Member(NamedTuple):
 
 
 def _as_json(member: _Member, exports: Sequence[ExportState]) -> dict[str, Any]:
-    """Returns a trajectory as `exports.json` shows it."""
+    """Returns a trajectory as it is written to `exports.json`."""
     records = {}
     for state in exports:
         if state.version:
@@ -204,7 +206,7 @@ def _columns(members: Sequence[_Member], exports: Sequence[ExportState]) -> list
 
 
 def _columns_of_export(state: ExportState) -> tuple[Any, ...]:
-    """Returns the values of the columns from `export` to `bytes`."""
+    """Returns the values of an export for the columns from `export` to `bytes`."""
     size = state.size if state.version else None
     return (state.name, state.status, state.output or None, state.version or None, size)
 
@@ -228,9 +230,9 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
     """Returns the row of a trajectory in `trajectories.parquet`.
 
     Args:
-        trajectory: its id.
-        head: its facts, with a reviewer's verdict on success.
-        rows: the provenance of its steps.
+        trajectory: id of the trajectory.
+        head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
+        rows: provenance of the steps.
     """
     task = head.osworld_task_id
     quest = {}

@@ -1,4 +1,4 @@
-"""The code location that Dagster loads: its definitions, built from the current settings."""
+"""Defines the code location that Dagster loads, built from the current settings."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from demo_pipeline.settings import Settings, project_home
 save_memory()  # must run before the next import, which imports Arrow
 from demo_pipeline.defs import build_defs  # noqa: E402 - see above
 
-_MADE_BY_DEV = ".tmp_dagster_home"  # start of the name of the temporary home of `dagster dev`
+_MADE_BY_DEV = ".tmp_dagster_home"  # prefix of the temporary home that `dagster dev` creates
 
 if Path(os.environ.get("DAGSTER_HOME") or _MADE_BY_DEV).name.startswith(_MADE_BY_DEV):
     logging.getLogger(__name__).warning(

@@ -257,7 +257,7 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
 def _shared_columns(
     trajectory: str, head: Head, splits: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Returns the columns of `steps.parquet` that are equal for all steps of a trajectory."""
+    """Returns the values of `steps.parquet` that all steps of a trajectory share."""
     return {
         "application": replace_surrogates(head.application),
         "instruction": replace_surrogates(head.instruction),
@@ -270,7 +270,7 @@ def _screenshot(row: ProvenanceRow) -> str:
     return f"trajectories/{row['trajectory_id']}/steps/{row['step_index']:03d}/screenshot.png"
 
 
-_ROWS_IN_MEMORY = 8192  # rows of a table that are held before they are written; 0.5 kB each
+_ROWS_IN_MEMORY = 8192  # number of rows that are buffered before they are written; 0.5 kB each
 STEPS_FILE = "steps.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
@@ -324,7 +324,7 @@ def build_index(
     created_by: tuple[str, str],
     exports: Sequence[ExportState] = (),
 ) -> dict[str, Any]:
-    """Writes the JSON files and tables of the index; the caller links the trajectories.
+    """Writes the JSON files and tables of the index. The caller links the trajectories.
 
     - `trajectories.parquet` has a row per trajectory.
     - `steps.parquet` has a row per step: its provenance, and facts about its trajectory.
@@ -335,15 +335,15 @@ def build_index(
     `metadata.json` and `trajectories.parquet`.
 
     Args:
-        trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is created.
-        settings: written to `metadata.json` as the configuration.
+        trajectories: committed and valid trajectories, in any order.
+        out: directory to write into, which is created.
+        settings: settings of the datasets, written to `metadata.json` as the configuration.
         created_by: name and version of the program.
         exports: the current states of all training exports.
 
     Returns:
-        The summary of the stage: numbers of trajectories and steps, counts and rates of leaks, the
-        counts of `metadata.json`, problems of unreadable trajectories, and the status of each
+        The summary of the stage: the number of trajectories and steps, counts and rates of leaks,
+        the counts of `metadata.json`, problems of unreadable trajectories, and the status of each
         training export.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -380,9 +380,9 @@ def _write_tables(
 
     Args:
         trajectories: in any order.
-        splits: trajectory id → split; None: it takes no part in exports.
+        splits: trajectory id → split, or None for a trajectory that no export contains.
         out: folder of the tables.
-        tally: counts the trajectories, and collects the problems of unreadable ones.
+        tally: counts the trajectories, and collects the problems of unreadable trajectories.
     """
     with (
         TableWriter(out / STEPS_FILE, INDEX_STEPS_SCHEMA, _ROWS_IN_MEMORY) as steps,
@@ -392,7 +392,8 @@ def _write_tables(
         for source in sorted_by_id(trajectories):
             try:
                 if TRAJECTORY_FILE not in source.digests:
-                    # A trajectory without records may lack a file, which only a full read shows.
+                    # Without the output of the stage `records`, only a full read shows whether a
+                    # file of the trajectory is missing.
                     load_corrected(source)
                 head, provenance = facts_of(source)
                 verdict = judged_success(source)
@@ -419,14 +420,15 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: trajectory id → its entry in `index.json`. The entry is text, because text takes a
+        entries: trajectory id → entry in `index.json`. The entry is JSON text, because text takes a
             tenth of the memory of objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.
         complete: number of trajectories without a hidden action.
         steps: number of steps of all readable trajectories.
-        by_name: subject (an item of `_COUNTED`) → name → number.
+        by_name: subject in `_COUNTED` → counts by name, for example the number of actions of each
+            action type.
         leaks: counts and rates of leaks.
     """
 
@@ -442,12 +444,12 @@ class IndexTally:
     leaks: LeakRates = field(default_factory=LeakRates)
 
     def add(self, trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) -> None:
-        """Adds a trajectory.
+        """Adds a trajectory to all counts.
 
         Args:
-            trajectory: its id.
-            head: its facts, with a reviewer's verdict on success.
-            rows: the provenance of its steps.
+            trajectory: id of the trajectory.
+            head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
+            rows: provenance of the steps.
         """
         count = self.by_name
         entry = {
@@ -475,11 +477,11 @@ class IndexTally:
             count["flags"]["missing_frames"] += not has_picture(row)
 
     def outcomes(self) -> dict[str, int]:
-        """Returns the numbers of trajectories that succeeded and that failed."""
+        """Returns the number of successful trajectories and the number of failed trajectories."""
         return {"successful": self.successful, "failed": len(self.entries) - self.successful}
 
     def counts(self) -> dict[str, Any]:
-        """Returns the counts of `metadata.json`."""
+        """Returns the counts for `metadata.json`."""
         names = {}
         for subject, counter in self.by_name.items():
             names[subject] = dict(sorted(counter.items()))
@@ -517,5 +519,8 @@ def _metadata(
 
 
 def check_dataset_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
-    """Returns a warning for each leak rate of the whole dataset that is above its limit."""
+    """Returns a warning for each leak rate of the dataset that is above its limit.
+
+    A screenshot leaks if it already shows the pointer at the target of its step.
+    """
     return check_leak_rates(out / STEPS_FILE, settings)

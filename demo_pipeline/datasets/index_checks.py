@@ -1,7 +1,7 @@
 """Checks a written trajectory index against the trajectories and exports that it lists.
 
-All numbers are counted again, from the records of the trajectories and from the other tables of the
-index.
+All numbers are computed again from the output of the stage `records` and from the other tables of
+the index.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ _TABLES = {
 }
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
-_ROWS_AT_ONCE = 2000  # rows of steps.parquet that are collected before they are compared
+_ROWS_AT_ONCE = 2000  # number of rows of steps.parquet that are collected for a comparison
 _COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of steps.parquet
     "actions": "action_type",
     "frame_reasons": "reason_code",
@@ -72,13 +72,13 @@ _COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of ste
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """The values that the index must have for a trajectory, computed from its records.
+    """The values that the index must contain for a trajectory.
 
     Attributes:
-        entry: its entry in index.json.
-        row: its row in trajectories.parquet, without columns that the check does not compare.
-        shared_columns: columns of steps.parquet with the same value in all its rows.
-        hidden: its rows in hidden_actions.parquet.
+        entry: entry in index.json.
+        row: row in trajectories.parquet, without columns that the check does not compare.
+        shared_columns: column of steps.parquet → value that all steps of the trajectory share.
+        hidden: rows in hidden_actions.parquet.
     """
 
     entry: Mapping[str, Any]
@@ -90,11 +90,12 @@ class _Expected:
 class _StepsComparison:
     """Compares the rows of steps.parquet with the provenance of one trajectory after the other.
 
-    A table of five rows takes as long to make as a table of hundreds. Therefore, the rows of many
-    trajectories are compared together, and single trajectories only if there is a difference.
+    Creating a table of five rows takes as long as creating a table of hundreds of rows. Therefore,
+    the rows of many trajectories are compared together. Trajectories are compared one by one only
+    if there is a difference.
 
     Attributes:
-        problems: the differences so far.
+        problems: the differences found so far.
     """
 
     def __init__(self, written: pa.Table) -> None:
@@ -105,13 +106,13 @@ class _StepsComparison:
         self._waiting_rows = 0
 
     def add(self, trajectory: str, rows: list[dict[str, Any]]) -> None:
-        """Adds a trajectory, whose rows must be the next in steps.parquet.
+        """Adds the next trajectory, in the order of steps.parquet.
 
-        If only a few rows are waiting so far, the comparison is made later, with further rows.
+        The rows are collected, and compared as soon as there are `_ROWS_AT_ONCE` rows.
 
         Args:
-            trajectory: its id.
-            rows: the provenance of its steps.
+            trajectory: id of the trajectory.
+            rows: provenance of the steps.
         """
         self._waiting.append((trajectory, rows))
         self._waiting_rows += len(rows)
@@ -119,14 +120,14 @@ class _StepsComparison:
             self._compare()
 
     def end(self) -> None:
-        """Compares the rows that are left."""
+        """Compares the remaining rows, and checks the total number of rows."""
         self._compare()
         if self._written.num_rows != self._compared:
             message = f"has {self._written.num_rows} rows for {self._compared} steps"
             self.problems.append(_problem(STEPS_FILE, message))
 
     def _compare(self) -> None:
-        """Compares all collected rows; if they differ, compares each trajectory to name it."""
+        """Compares all collected rows. If they differ, finds the trajectories that differ."""
         all_rows = [row for _, rows in self._waiting for row in rows]
         are_equal = self._equal_next(all_rows)
         for trajectory, rows in self._waiting:
@@ -148,11 +149,11 @@ def compare_index(
     exports: Sequence[ExportState],
     settings: DatasetSettings,
 ) -> list[Problem]:
-    """Returns the differences between an index and the inputs that it was built from.
+    """Returns the differences between an index and the inputs from which it was built.
 
     Args:
         out: folder of the index.
-        trajectories, exports, settings: the arguments of `build_index`.
+        trajectories, exports, settings: as for `build_index`.
     """
     problems = _check_columns_of_steps(out / STEPS_FILE)
     for file, schema in _TABLES.items():
@@ -160,7 +161,8 @@ def compare_index(
     if problems:
         return problems
     names = {path.name for path in out.iterdir()}
-    for name in sorted((names ^ _NAMES) - {"trajectories"}):  # an empty index has no trajectories/
+    # The folder `trajectories` is not checked, because an empty index does not have it.
+    for name in sorted((names ^ _NAMES) - {"trajectories"}):
         message = "is missing" if name in _NAMES else "does not belong here"
         problems.append(_problem(name, message))
     tally = IndexTally()
@@ -183,7 +185,7 @@ def compare_index(
 
 
 def _check_charts(out: Path) -> Iterator[Problem]:
-    """Yields problems of charts that are missing, or that the card does not show."""
+    """Yields a problem for each missing chart, and for each chart that the card does not show."""
     for name in missing_card_files(out):
         yield _problem(name, "is missing or empty")
     plots = out / CHARTS_FOLDER
@@ -197,8 +199,8 @@ def _check_charts(out: Path) -> Iterator[Problem]:
 def _check_columns_of_steps(path: Path) -> list[Problem]:
     """Returns a problem if steps.parquet has wrong columns.
 
-    The domains of the values are not checked here, because most columns are copies of the
-    provenance, which was checked with each trajectory.
+    The values are not checked here, because most columns are copies of the provenance, which is
+    checked for each trajectory.
     """
     try:
         columns = read_schema(path)
@@ -217,7 +219,7 @@ def _expected(
 
     Args:
         trajectories: in any order.
-        tally: counts all trajectories, also the unreadable ones.
+        tally: counts all trajectories, including unreadable ones.
         steps: compares the steps of one trajectory after the other, because the steps of all
             trajectories would not fit into memory.
     """
@@ -267,7 +269,7 @@ def _check_documents(
     tally: IndexTally,
     settings: DatasetSettings,
 ) -> Iterator[Problem]:
-    """Yields the differences of index.json and metadata.json from trajectories and tables."""
+    """Yields a problem for each difference between the JSON files and the expected values."""
     entries = [trajectory.entry for trajectory in expected.values()]
     successful = sum(entry["success"] for entry in entries)
     totals = {
@@ -303,7 +305,7 @@ def _check_documents(
 
 
 def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
-    """Returns some counts of metadata.json, counted from steps.parquet and the expected rows."""
+    """Returns counts for metadata.json, computed from steps.parquet and the expected rows."""
     rows = [trajectory.row for trajectory in expected.values()]
     steps = read_table(out / STEPS_FILE, columns=[*_COLUMNS_OF_METADATA.values()])
     complete = sum(row["complete"] for row in rows)
@@ -323,7 +325,7 @@ def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
 
 
 def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
-    """Yields the differences of trajectories.parquet and hidden_actions.parquet."""
+    """Yields the differences of trajectories.parquet and hidden_actions.parquet from `expected`."""
     rows = [trajectory.row for trajectory in expected.values()]
     columns = list(rows[0]) if rows else ["trajectory_id"]
     written = read_rows(out / TRAJECTORIES_FILE, columns=columns)
@@ -345,7 +347,7 @@ def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterato
 def _check_steps(
     out: Path, table: pa.Table, expected: Mapping[str, _Expected]
 ) -> Iterator[Problem]:
-    """Yields wrong values in the columns of steps.parquet that are not in the provenance."""
+    """Yields a problem for each wrong value in columns that steps.parquet adds to provenance."""
     members = load_json(out / EXPORTS_FILE)["trajectories"]
     shared_names = ("outcome", "application", "instruction")
     names = ("trajectory_id", "step_index", "split", "screenshot", *shared_names)
@@ -364,7 +366,7 @@ def _check_steps(
 def _check_exports(
     out: Path, expected: Mapping[str, _Expected], exports: Sequence[ExportState]
 ) -> Iterator[Problem]:
-    """Yields the differences of exports.json and exports.parquet from the states of the exports."""
+    """Yields the differences of exports.json and exports.parquet from the exports' states."""
     document = load_json(out / EXPORTS_FILE)
     states = {state.name: state.as_dict() for state in exports}
     if document["exports"] != states:
@@ -387,14 +389,14 @@ def _check_exports(
                 column.append(value)
     try:
         is_equal = read_table(out / EXPORTS_TABLE).equals(rows_table(columns, EXPORTS_SCHEMA))
-    except (ValueError, TypeError):  # exports.json has values that no table can have
+    except (ValueError, TypeError):  # exports.json has values that do not fit into a table
         is_equal = False
     if not is_equal:
         yield _problem(EXPORTS_TABLE, f"differs from {EXPORTS_FILE}")
 
 
 def _without_surrogates(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values with lone surrogates replaced, as in tables, which cannot encode them."""
+    """Returns the values with lone surrogates replaced, because tables cannot encode surrogates."""
     plain = dict(values)
     for name, value in values.items():
         if isinstance(value, str):
@@ -405,7 +407,7 @@ def _without_surrogates(values: Mapping[str, Any]) -> dict[str, Any]:
 def _differences(
     file: str, wanted: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """Yields a problem for each key of `wanted` that has another value in `written`."""
+    """Yields a problem for each key of `wanted` whose value in `written` is different."""
     for key, value in wanted.items():
         written_value = written.get(key)
         if isinstance(value, dict) and isinstance(written_value, dict):

@@ -1,7 +1,8 @@
-"""Assigns trajectories to splits so that earlier assignments stay, and finds duplicates.
+"""Assigns trajectories to splits without changing earlier assignments, and finds duplicates.
 
-The memory in the store has the split of each demonstration at the last build. Duplicates are
-demonstrations with the same video or log. datasets/splits.py has the rules for splits.
+The store contains a memory, a document with the split of each demonstration at the last build.
+Duplicates are demonstrations with the same video or log. datasets/splits.py has the rules for
+splits.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from demo_pipeline.store.split_memory import KnownDemonstration, SplitMemory, re
 from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-# The settings that decide about splits. If one of them changes, all splits are assigned again.
+# Settings that decide the splits. If any of these settings changes, all splits are assigned again.
 _PLACING = ("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications")
 
 
@@ -38,7 +39,7 @@ def place(
         The trajectories in the given order, and the memory to store for the next build.
 
     Raises:
-        ChangedOutput: a file of records differs from the committed file.
+        ChangedOutput: a file in an output of the stage `records` differs from the committed file.
     """
     memory = read_split_memory(store)
     made_of = _made_of(trajectories, settings)
@@ -61,7 +62,7 @@ def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
 
 
 def _placed(source: DatasetTrajectory, demonstration: KnownDemonstration) -> DatasetTrajectory:
-    """Returns the trajectory with the group, split and `duplicate_of` of its demonstration."""
+    """Returns the trajectory with group, split and `duplicate_of` from an entry of the memory."""
     return replace(
         source,
         group=demonstration.group,
@@ -71,7 +72,7 @@ def _placed(source: DatasetTrajectory, demonstration: KnownDemonstration) -> Dat
 
 
 def _made_of(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> str:
-    """Returns a hash of everything that decides about splits and duplicates."""
+    """Returns a hash of all inputs on which splits and duplicates depend."""
     rows = []
     for trajectory in trajectories:
         digests = sorted(trajectory.digests.items())
@@ -94,7 +95,7 @@ class _Placement:
     Attributes:
         store: contains the manifests of the recordings.
         before: the memory of the last build.
-        settings: contain the settings of `_PLACING`.
+        settings: the settings of the datasets, including those in `_PLACING`.
         demonstrations: demonstration id → entry of the new memory.
     """
 
@@ -128,11 +129,11 @@ class _Placement:
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
         """Returns the new entry of a demonstration, before groups and splits are assigned.
 
-        The group of the last build stays if the task is the same.
+        The entry keeps the group from the last build if the task is the same.
 
         Args:
             source: the trajectory.
-            keeps_split: whether the split of the last build stays as well.
+            keeps_split: whether the entry also keeps the split from the last build.
         """
         try:
             task = head_of(source).split_groups[0]
@@ -151,7 +152,7 @@ class _Placement:
         return KnownDemonstration(task, group, split, files, source.content)
 
     def _files(self, demonstration: str) -> tuple[str, ...]:
-        """Returns the SHA-256 of video and log; empty if the recording's manifest is unreadable."""
+        """Returns the SHA-256 hashes of video and log, or none if the manifest is unreadable."""
         try:
             folder, _ = self.store.open(RAW_RECORDINGS_STAGE.output(demonstration), MANIFEST_FILE)
             manifest = read_manifest(folder)
@@ -162,8 +163,8 @@ class _Placement:
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
-        Demonstrations that were originals at the last build count as older than all others. Apart
-        from that, the demonstration with the smaller id counts as older.
+        A demonstration that was in the last build and was no duplicate counts as older than all
+        others. Otherwise, the demonstration with the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file

@@ -1,7 +1,7 @@
 """Writes the quest of each demonstration as an OSWorld task file, and checks these files.
 
-A quest is an assignment in meta.json. The files are in the layout that OSWorld's tools read:
-`examples/<application>/<trajectory_id>.json`, and the list `test_all.json`.
+A quest is the task in meta.json that the person was given. The files have the layout that OSWorld's
+tools read: `examples/<application>/<trajectory_id>.json`, and the list `test_all.json`.
 """
 
 from collections import defaultdict
@@ -24,13 +24,14 @@ _NO_APPLICATION = "unknown"
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
     """Writes a task file for each demonstration whose instruction comes from a quest.
 
-    The id of the task is the id of the trajectory; the snapshot is the application. A quest has
+    The id of the task is the id of the trajectory. The snapshot is the application. A quest has
     neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed demonstrations
     are included, because their quest is a task as well.
 
     Returns:
-        The summary of the stage: the number of tasks, the number of tasks by folder, the number of
-        demonstrations without a quest, and the number and the problems of unreadable ones.
+        The summary of the stage: the number of tasks, the number of tasks in each folder, the
+        number of demonstrations without a quest, and the number and the problems of unreadable
+        demonstrations.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
     without_quest = 0
@@ -60,7 +61,7 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
 
 
 def _task(source: DatasetTrajectory) -> OsworldTask | None:
-    """Returns the task of a trajectory; None if its instruction does not come from a quest."""
+    """Returns the task of a trajectory, or None if its instruction is not from a quest."""
     head = head_of(source)
     if not head.instruction_source.startswith("quest."):
         return None
@@ -76,7 +77,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
-    """Checks that each quest has its task file and is listed, and that there are no other files."""
+    """Checks that each quest has a correct task file and is in the list, and finds other files."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     expected = {_file_of(task): task for task in _readable_tasks(trajectories)}

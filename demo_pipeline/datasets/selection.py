@@ -1,8 +1,8 @@
 """Selects the trajectories of training exports, and reads the facts that the selection needs.
 
 The stage `records` writes these facts to `TRAJECTORY_FILE`, so that datasets need not read whole
-trajectories. The rules here leave out whole trajectories. The modules of the forms (exports/) have
-the rules that leave out single steps.
+trajectories. The rules in this module leave out whole trajectories. The modules of the export
+formats in exports/ have the rules that leave out single steps.
 """
 
 import hashlib
@@ -46,17 +46,18 @@ from demo_pipeline.trajectories.trajectory_loading import (
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-COUNTED_COLUMNS = (  # columns of provenance.parquet that statistics count
+COUNTED_COLUMNS = (  # columns of provenance.parquet that the statistics of a dataset need
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
 # Files in the output of the stage `records`.
-TRAJECTORY_FILE = "trajectory.jsonl"  # a `Head` as recorded, then a line per provenance row
+# JSON Lines: a `Head` without corrections and annotations, then each row of provenance.parquet.
+TRAJECTORY_FILE = "trajectory.jsonl"
 CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
-NOTES_FILE = "notes.json"  # annotations
-# Reasons for which a trajectory or a step is left out.
-NOT_APPROVED = "not_approved"  # the settings require an approval, which is missing
-UNKNOWN_OUTCOME = "unknown_outcome"  # no success is known, and meta.json has no status
+NOTES_FILE = "notes.json"  # the effective annotations
+# Reasons for leaving out a trajectory or a step.
+NOT_APPROVED = "not_approved"  # the settings require an approval, but no reviewer approved it
+UNKNOWN_OUTCOME = "unknown_outcome"  # not known to be successful, and no status in meta.json
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
@@ -65,18 +66,20 @@ _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in C
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The facts about a trajectory by which datasets select it and assign its split.
+    """Facts about a trajectory that decide whether datasets select it, and its split.
 
     Attributes:
         instruction, application, task_id, osworld_task_id, difficulty: from task.json.
         success, completion_time_ms: from result.json.
-        status, recorded_at, instruction_source: from its provenance; empty if it has no steps.
-        split_groups: the groups in its provenance, sorted; the task id if it has no steps.
+        status, recorded_at, instruction_source: from provenance.parquet. Empty if there are no
+            steps.
+        split_groups: sorted split groups from provenance.parquet, or the task id if there are no
+            steps.
         steps: number of steps.
-        waits: indexes of the steps that are waits.
-        hidden: its hidden actions.
-        corrections: people's corrections; the other fields have the corrected values.
-        notes: its annotations; see `Trajectory.notes`.
+        waits: indexes of the steps whose action is `wait`.
+        hidden: the hidden actions, that is, the actions that no screenshot shows.
+        corrections: people's corrections. The other fields contain the corrected values.
+        notes: the effective annotations; see `Trajectory.notes`.
     """
 
     instruction: str
@@ -98,11 +101,11 @@ class Head:
 
     @property
     def first(self) -> int:
-        """The index of its first step, which is above 0 if a reviewer trimmed the beginning."""
+        """The index of the first step, which is above 0 if a reviewer trimmed the beginning."""
         return self.corrections.trim.first if self.corrections.trim else 0
 
     def corrected(self, corrections: Corrections) -> "Head":
-        """Applies people's corrections to recorded facts."""
+        """Returns the facts after people's corrections are applied."""
         instruction = self.instruction
         if corrections.instruction is not None:
             instruction = corrections.instruction
@@ -125,7 +128,7 @@ class Head:
 
     @property
     def recorded(self) -> datetime:
-        """The time of the recording in UTC; the epoch if it is unknown."""
+        """The time of the recording in UTC, or `EPOCH` if it is unknown."""
         try:
             time = datetime.fromisoformat(self.recorded_at)
         except ValueError:
@@ -136,7 +139,9 @@ class Head:
 
 
 def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """Reads the facts about a trajectory as recorded, and its provenance, from its own files.
+    """Reads the facts about a trajectory, and its provenance, from the files of the trajectory.
+
+    Corrections and annotations are not applied.
 
     Raises:
         DemonstrationError: a file cannot be read.
@@ -167,7 +172,7 @@ def read_head(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 
 def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Yields the lines of `TRAJECTORY_FILE`: the head, then a line per row of the provenance."""
+    """Yields the lines of `TRAJECTORY_FILE`: `head`, then a line for each row of the provenance."""
     recorded = asdict(head)
     del recorded["corrections"], recorded["notes"]
     for value in (recorded, *rows):
@@ -175,7 +180,7 @@ def trajectory_lines(head: Head, rows: Sequence[Mapping[str, Any]]) -> Iterator[
 
 
 def corrections_of(source: DatasetTrajectory) -> Corrections:
-    """Reads people's corrections of a trajectory from its records.
+    """Reads people's corrections of a trajectory from the output of the stage `records`.
 
     Raises:
         ChangedOutput: the file differs from the committed file.
@@ -200,7 +205,11 @@ def judged_success(source: DatasetTrajectory) -> bool | None:
 
 
 def notes_of(source: DatasetTrajectory) -> Notes:
-    """Reads the annotations of a trajectory from its records; for errors see `corrections_of`."""
+    """Reads the annotations of a trajectory from the output of the stage `records`.
+
+    Raises:
+        ChangedOutput: the file differs from the committed file.
+    """
     lines = kept_lines(source, NOTES_FILE)
     return parsed_notes(lines[0]) if lines else {}
 
@@ -210,15 +219,15 @@ def load_corrected(
 ) -> Corrected:
     """Reads a trajectory with people's corrections and annotations.
 
-    All forms, datasets and evaluations read trajectories by this function.
+    All exports, datasets and evaluations read trajectories with this function.
 
     Args:
         source: the trajectory.
-        rows: its provenance; None: it is read from the store.
+        rows: provenance of the trajectory, or None to read it from the store.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
-        ChangedOutput: a file of its records differs from the committed file.
+        ChangedOutput: a file in the output of the stage `records` differs from the committed file.
     """
     trajectory, provenance = load(source, rows)
     try:
@@ -229,10 +238,10 @@ def load_corrected(
 
 
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the contents of task.json and of each action.json, as people corrected them.
+    """Returns the contents of task.json and of each action.json with people's corrections.
 
-    The keys are the paths that records use: `trajectories/<id>/task.json`. The result is empty if
-    people corrected nothing.
+    The keys are paths as in the records of datasets, such as `trajectories/<id>/task.json`. The
+    result is empty if people corrected nothing.
     """
     if not corrections_of(source).decisions:
         return {}
@@ -246,9 +255,9 @@ def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, 
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
-    """Reads the lines of a file in the records of a trajectory.
+    """Reads the lines of a file in the output of the stage `records` for a trajectory.
 
-    Returns None if the trajectory has no records, or if they do not contain this file.
+    Returns None if the output or the file does not exist.
 
     Raises:
         ChangedOutput: the file differs from the committed file.
@@ -268,8 +277,8 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 def head_of(source: DatasetTrajectory) -> Head:
     """Returns the facts about a trajectory with people's corrections and annotations.
 
-    The facts are read from the records of the trajectory if there are any, and cached in
-    `source.read`.
+    The facts are read from the output of the stage `records` and cached in `source.read`. If there
+    is no such output, the facts are read from the files of the trajectory and not cached.
 
     Raises:
         DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
@@ -294,9 +303,13 @@ def head_of(source: DatasetTrajectory) -> Head:
 
 
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
-    """Returns the facts about a trajectory as recorded, and its provenance.
+    """Returns the facts about a trajectory, without corrections or annotations, and its provenance.
 
-    Both are read from the records if there are any; for errors see `read_head`.
+    Both are read from the output of the stage `records` if it exists, or else from the files of the
+    trajectory.
+
+    Raises:
+        DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
     """
     lines = kept_lines(source, TRAJECTORY_FILE)
     if lines is None:
@@ -305,7 +318,7 @@ def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
 
 
 def _parsed(line: bytes) -> Head:
-    """Parses the first line of `TRAJECTORY_FILE`."""
+    """Parses the facts in the first line of `TRAJECTORY_FILE`."""
     values = json.loads(line)
     actions = values["hidden"]["actions"]
     hidden = HiddenActions(tuple(HiddenAction(**action) for action in actions))
@@ -315,9 +328,10 @@ def _parsed(line: bytes) -> Head:
 
 
 def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
-    """Reads `COUNTED_COLUMNS` of the provenance of all trajectories from their records.
+    """Reads the `COUNTED_COLUMNS` of all trajectories from the outputs of the stage `records`.
 
-    Returns None if a trajectory has no records; then the files provenance.parquet must be read.
+    Returns None if any trajectory has no such output. The caller then has to read the files
+    provenance.parquet.
     """
     columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
     for source in trajectories:
@@ -333,26 +347,26 @@ def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory that may take part in training exports, with the facts that decide about it.
+    """A trajectory that training exports may contain, with the facts that decide this.
 
     Attributes:
         source: the trajectory in the store.
-        instruction: from task.json, with people's corrections.
-        application: from task.json.
-        split_groups: the groups in its provenance, its instruction, and other wordings of the
+        instruction: instruction from task.json, with people's corrections.
+        application: application from task.json.
+        split_groups: the groups in the provenance, the instruction, and rewordings of the
             instruction. Trajectories that share a split group have the same task.
         recorded: time of the recording, in UTC.
-        hidden: its hidden actions.
-        incomplete: indexes of the steps before which too many actions are hidden for an export of
-            steps. The index after the last step stands for the end.
-        bad_steps: indexes of the steps that a reviewer marked as bad and, depending on the setting
-            `exclude_steps`, of the steps that are annotated as incorrect. Later prompts mention bad
-            steps, but no model learns them.
-        gives_steps: whether exports of steps can use the trajectory. They can if at least one step,
-            or the end, is not in `incomplete`.
-        stretch: the steps that exports of whole trajectories use; None: there are too few
+        hidden: the hidden actions, that is, the actions that no screenshot shows.
+        incomplete: indexes of the steps that exports of steps leave out, because too many actions
+            before the step are hidden. The index after the last step stands for the end.
+        bad_steps: indexes of the steps that a reviewer marked as bad. Depending on the setting
+            `exclude_steps`, also indexes of the steps that are annotated as incorrect. Bad steps
+            occur in the prompts of later steps, but are no training targets.
+        gives_steps: whether exports of steps can use the trajectory, because at least one step or
+            the end is not in `incomplete`.
+        stretch: the steps that exports of whole trajectories use. None if there are too few
             consecutive steps without a hidden action.
-        wordings: other wordings of its instruction.
+        wordings: rewordings of the instruction.
     """
 
     source: DatasetTrajectory
@@ -370,7 +384,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _LeftOut:
-    """Why a trajectory takes no part in exports, and its first split group."""
+    """A trajectory that no export contains.
+
+    Attributes:
+        reason: reason why the trajectory is left out.
+        split_group: first split group of the trajectory.
+    """
 
     reason: str
     split_group: str
@@ -378,17 +397,18 @@ class _LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The trajectories of training exports, and those that are left out.
+    """The trajectories that training exports contain, and the trajectories that are left out.
 
     Attributes:
-        chosen: the trajectories that take part, sorted by id.
+        chosen: the selected trajectories, sorted by id.
         excluded: reason → number of trajectories that are left out. The reasons failed, aborted,
-            contaminated, incomplete and unreadable are always present, even with 0; the others
-            (excluded, duplicate, rejected, not_approved, unknown_outcome, ungraded, low_alignment)
-            only with a number above 0.
+            contaminated, incomplete and unreadable are always present, even with the number 0. The
+            reasons excluded, duplicate, rejected, not_approved, unknown_outcome, ungraded and
+            low_alignment are present only with a number above 0.
         problems: problems of the unreadable trajectories.
-        newest: latest recording time of `chosen`, in UTC; the epoch if it is unknown.
-        left_out: trajectory id → why it takes no part; without unreadable trajectories.
+        newest: latest recording time of `chosen`, in UTC, or `EPOCH` if it is unknown.
+        left_out: trajectory id → why the trajectory is left out. Unreadable trajectories are
+            missing here.
     """
 
     chosen: tuple[Candidate, ...]
@@ -403,14 +423,14 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
     These demonstrations are left out:
 
-    - demonstrations that the settings name, and duplicates,
+    - demonstrations that the setting `exclude` lists, and duplicates,
     - demonstrations whose review or grade the settings do not accept,
-    - failed and aborted demonstrations and those of a benchmark task, unless the settings include
-      them.
+    - failed demonstrations, aborted demonstrations and demonstrations of a benchmark task, unless
+      the settings include them.
 
-    Each is counted under the first reason that applies. Unreadable trajectories are left out and
-    reported. Trajectories with too many hidden actions are left out later by `splits.plan_export`,
-    because the limit depends on the kind of export.
+    Each of these is counted under the first reason that applies. Unreadable trajectories are left
+    out and reported. Trajectories with too many hidden actions are left out later by
+    `splits.plan_export`, because the limit depends on the kind of export.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -438,7 +458,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
-    """Returns a trajectory as a candidate, with the steps that the settings leave out."""
+    """Returns a trajectory as a candidate for exports, with the steps that exports leave out."""
     waits = frozenset(head.waits)
     share = settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
@@ -464,7 +484,7 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
 
 
 def _wordings(head: Head) -> Iterator[str]:
-    """Yields the annotated wordings of the instruction, and the instruction if it was corrected."""
+    """Yields the annotated rewordings of the instruction, and a corrected instruction."""
     for _, text, _ in wordings(head.notes):
         yield text
     if head.corrections.instruction is not None:
@@ -472,9 +492,9 @@ def _wordings(head: Head) -> Iterator[str]:
 
 
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Returns why a trajectory is left out: by its id, as a duplicate, or by its review.
+    """Returns the reason to leave out a trajectory because of its id, a duplicate or its review.
 
-    The result is empty if none of these reasons applies.
+    Returns an empty string if none of these reasons applies.
     """
     if source.id in settings.exclude:
         return "excluded"
@@ -489,7 +509,7 @@ def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> s
 def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
     """Returns the indexes of the steps that are annotated as incorrect.
 
-    The result is empty if the settings keep such steps.
+    The result is empty if the settings do not exclude such steps.
     """
     if settings.exclude_steps == "none":
         return frozenset()
@@ -502,7 +522,10 @@ def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
 
 
 def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
-    """Returns why a trajectory is left out because of its grade; empty if the grade allows it."""
+    """Returns the reason to leave out a trajectory because of its grade.
+
+    Returns an empty string if the settings accept the grade.
+    """
     note = head.notes.get(None, {}).get("alignment")
     if not settings.min_alignment:
         return ""
@@ -512,11 +535,12 @@ def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
 
 
 def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
-    """Returns why outcome, task or grade exclude a trajectory; empty if they do not.
+    """Returns the reason to leave out a trajectory because of its outcome, its task or its grade.
 
-    A demonstration whose `status` in meta.json is not `completed` counts as aborted, whatever
-    `reason` there says. For a demonstration without a status, `include_aborted` decides as well,
-    but it is counted as `unknown_outcome`.
+    Returns an empty string if there is no such reason. A demonstration whose `status` in meta.json
+    is not `completed` counts as aborted, whatever `reason` in meta.json says. The setting
+    `include_aborted` also decides about a demonstration without a status, but the reason is then
+    `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

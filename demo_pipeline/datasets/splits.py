@@ -1,8 +1,8 @@
 """Assigns trajectories to splits, and decides which trajectories an export contains.
 
-Demonstrations of the same task form a group, and a hash of the group's name selects its split.
-Therefore no task is in two splits. A new demonstration moves an older one to another split only if
-it connects two groups.
+Demonstrations of the same task form a group, and a hash of the group's name selects the split of
+the group. Therefore, no task is in two splits. A new demonstration can move an older demonstration
+to another split only if the new demonstration belongs to two groups, which are then joined.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__package__)
 
 
 class Split(StrEnum):
-    """A part of a dataset. `held_out` is assigned by application, the other splits by hash."""
+    """A split of a dataset. `held_out` is assigned by application, the other splits by hash."""
 
     TRAIN = "train"
     VAL = "val"
@@ -39,10 +39,10 @@ class SplitPlan:
         splits: trajectory id → split.
         groups: group → split.
         members: trajectory id → group.
-        filled: (group, split) for each new group that was moved into an otherwise empty split, in
-            the order of the splits.
-        empty: splits with a ratio above 0 that have no group because there are too few.
-        absent: held-out applications that no trajectory has.
+        filled: group and new split of each new group that was moved into an otherwise empty split,
+            in the order of the splits.
+        empty: splits with a ratio above 0 that have no group, because there are too few groups.
+        absent: applications in the setting `held_out_applications` that no trajectory has.
     """
 
     splits: Mapping[str, Split]
@@ -53,7 +53,7 @@ class SplitPlan:
     absent: tuple[str, ...]
 
     def only(self, trajectories: AbstractSet[str]) -> "SplitPlan":
-        """Returns the plan reduced to some of the trajectories."""
+        """Returns the plan for a subset of the trajectories."""
         members = {key: group for key, group in self.members.items() if key in trajectories}
         present = set(members.values())
         return replace(
@@ -67,23 +67,24 @@ class SplitPlan:
 def connected_groups(
     split_groups: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Joins the trajectories that share a split group, directly or through other trajectories.
+    """Joins trajectories that share a split group, directly or through other trajectories.
 
     Args:
-        split_groups: trajectory id → its split groups, the oldest trajectory first. A trajectory
-            without a split group becomes a group of its own.
-        names: trajectory id → name of its group at the last build, if it took part in that build.
+        split_groups: trajectory id → split groups of the trajectory, the oldest trajectory first. A
+            trajectory without a split group becomes a group of its own.
+        names: trajectory id → name of the trajectory's group at the last build, for trajectories
+            that were in the last build.
 
     Returns:
-        Trajectory id → name of its group. The oldest trajectory of a group decides the name. If
-        this trajectory was in the last build, its group keeps the name from there; otherwise, the
-        name is the first split group of the trajectory. The name therefore stays the same if newer
+        Trajectory id → name of the trajectory's group. The oldest trajectory of a group decides the
+        name. If this trajectory was in the last build, the name stays the same. Otherwise, the name
+        is the first split group of the trajectory. The name therefore does not change if newer
         trajectories join the group.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
     def root(name: str) -> str:
-        """Returns the root of the tree that contains the group."""
+        """Returns the root of the tree that contains the split group."""
         parent.setdefault(name, name)
         while parent[name] != name:
             parent[name] = parent[parent[name]]
@@ -112,19 +113,20 @@ def assign_splits(
     """Assigns each group to a split.
 
     1. A group with a trajectory of a held-out application is held out as a whole.
-    2. A group that an earlier build placed stays in its split.
+    2. A group that an earlier build assigned to a split stays in this split.
     3. The hash of any other group is compared with the cumulative ratios of train, val and test.
-    4. An empty split with a ratio above 0 takes the new group whose hash is nearest to the interval
-       of the split, unless this would leave another split empty.
+    4. If a split with a ratio above 0 is empty, the new group whose hash is nearest to the interval
+       of the split is moved there, unless this would leave another split empty.
 
     Args:
         groups: trajectory id → group.
-        settings: seed, ratios and held-out applications (any name that `normalise_app` accepts).
-        applications: trajectory id → application; only needed for held-out applications.
-        besides: ids of trajectories that get a split but do not influence others. A group with
-            only such trajectories is not moved into an empty split, and a split with only such
-            groups counts as empty.
-        placed: group → its split at an earlier build.
+        settings: seed, ratios and held-out applications. Applications may have any name that
+            `normalise_app` accepts.
+        applications: trajectory id → application. Needed only for held-out applications.
+        besides: ids of trajectories that get a split but do not influence other trajectories. A
+            group that contains only such trajectories is not moved into an empty split. A split
+            that contains only such groups counts as empty.
+        placed: group → split of the group at an earlier build.
     """
     placed = placed or {}
     held_names = {normalise_app(name): name for name in settings.held_out_applications}
@@ -160,7 +162,10 @@ def assign_splits(
 
 
 def stable_position(seed: int, group: str) -> float:
-    """Returns the position of a group in [0, 1): the first 53 bits of SHA-256 of seed and group."""
+    """Returns the hash of a group as a number in [0, 1), which decides the split.
+
+    The number consists of the first 53 bits of the SHA-256 hash of seed and group.
+    """
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
@@ -184,7 +189,8 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
 def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
     """Returns the split whose interval contains the position.
 
-    The last split also takes positions above its interval, which rounding of the ratios can cause.
+    The last split also contains positions above its interval, which can occur because the ratios
+    are rounded.
     """
     for split, (_, high) in intervals.items():
         if position < high:
@@ -197,12 +203,12 @@ def _fill(
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Moves a group into each empty split, if the group's own split has another group.
+    """Moves a group into each empty split, without leaving another split empty.
 
     Args:
-        assigned: group → split; it is changed.
-        position: position of each group that may be moved.
-        intervals: see `split_intervals`.
+        assigned: group → split. This function changes the dictionary.
+        position: group → position, for the groups that may be moved.
+        intervals: the interval of each split; see `split_intervals`.
 
     Returns:
         The moved groups with their new splits.
@@ -226,7 +232,7 @@ def _fill(
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """The trajectories of an export, and the split of each."""
+    """The trajectories of an export, and their splits."""
 
     selection: Selection
     splits: SplitPlan
@@ -237,8 +243,8 @@ def plan_splits(
 ) -> tuple[Selection, SplitPlan]:
     """Selects trajectories and assigns their splits, which are the same for every export.
 
-    The result includes trajectories with too many hidden actions for some kinds of exports;
-    `plan_export` removes them.
+    The result includes trajectories with too many hidden actions for some kinds of exports.
+    `plan_export` removes these trajectories.
     """
     selection = select(trajectories, settings)
     split_groups: dict[str, Sequence[str]] = {}
@@ -252,7 +258,8 @@ def plan_splits(
         applications[source.id] = candidate.application
         if source.group:
             names[source.id] = source.group
-        if source.group and source.split:  # the oldest trajectory decides for joined groups
+        # If groups were joined, the oldest trajectory decides the split.
+        if source.group and source.split:
             placed.setdefault(source.group, Split(source.split))
         if not candidate.gives_steps:
             sparse.add(source.id)
@@ -261,7 +268,7 @@ def plan_splits(
 
 
 def _age(candidate: Candidate) -> tuple[bool, datetime, str]:
-    """Returns a key that sorts by age; all trajectories of the last build come before new ones."""
+    """Returns a key that sorts by age. Trajectories of the last build come before all others."""
     return not candidate.source.group, candidate.recorded, candidate.source.id
 
 
@@ -279,8 +286,8 @@ def plan_export(
     least `min_steps` steps follow each other without a hidden action in between.
 
     Args:
-        trajectories: committed and valid ones, in any order.
-        settings: decide which trajectories take part, and the splits.
+        trajectories: committed and valid trajectories, in any order.
+        settings: settings that decide the selection of trajectories and the splits.
         whole_trajectories: whether the export has whole trajectories instead of steps.
     """
     selection, splits = plan_splits(trajectories, settings)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries do it
+if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries import it
     from duckdb import DuckDBPyConnection
 
 
@@ -17,7 +17,7 @@ class View:
         name: name of the view in SQL.
         holds: meaning of a row, for users.
         files: glob pattern of the files, relative to the store's root.
-        select: the query of the view; `{files}` is replaced by a list of the files.
+        select: the query of the view, in which `{files}` is replaced by a list of the files.
     """
 
     name: str
@@ -27,7 +27,7 @@ class View:
 
     @property
     def output(self) -> str:
-        """The first folder in `files`, which is the name of the output."""
+        """The name of the output in the store, which is the first folder in `files`."""
         return self.files.partition("/")[0]
 
     def create(self, pattern: str) -> str:
@@ -37,7 +37,7 @@ class View:
         )
 
 
-# DuckDB adds the column `filename`. The name of a file's folder is the id of the demonstration.
+# DuckDB adds the column `filename`. The last folder in this path is the id of the demonstration.
 _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
@@ -91,8 +91,8 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
 
     Args:
         views: the views, in the order of the script.
-        root: path of the store's root; empty if the script is run in that folder.
-        present: names of the views whose files exist; None: all exist. The statements of other
+        root: path of the store's root, or empty if the script is run in the store's root.
+        present: names of the views whose files exist, or None if all exist. The statements of other
             views become comments, because DuckDB rejects a view without files.
     """
     prefix = f"{root.rstrip('/')}/" if root else ""
@@ -118,11 +118,11 @@ def create_views(
 
     Args:
         sql: the connection.
-        views: all views; those over other outputs are ignored.
-        folders: name of an output (`View.output`) → its folder.
+        views: all views. Views over outputs that are not in `folders` are ignored.
+        folders: name of an output (`View.output`) → folder of the output.
 
     Returns:
-        The names of the created views; a view without files is not created.
+        The names of the created views. A view without files is not created.
     """
     created = set()
     for view in views:

@@ -1,6 +1,6 @@
-"""The Dagster layer: assets, jobs, sensors and the schedule.
+"""Defines the assets, jobs, sensors and the schedule of Dagster.
 
-The other modules are imported inside `build_defs`. Otherwise `doctor`, which needs only
+The other modules are imported inside `build_defs`. Otherwise the command `doctor`, which needs only
 instance_health.py of this package, would import all stages.
 """
 
@@ -17,10 +17,10 @@ def build_defs(
     """Builds all definitions that Dagster loads.
 
     Args:
-        settings: every path and threshold.
-        extra_sensors: more sensors, e.g. to notify people of failures. With `dagster-slack`
-            installed, write this in your own module, and name that module in `workspace.yaml`
-            instead of `demo_pipeline.definitions`::
+        settings: the settings of the pipeline.
+        extra_sensors: additional sensors, for example to notify people of failures. With
+            `dagster-slack` installed, write this in your own module, and name your module in
+            `workspace.yaml` instead of `demo_pipeline.definitions`::
 
                 defs = build_defs(
                     Settings(),

@@ -1,7 +1,7 @@
-"""The assets of the datasets, which have no partitions, and the job that builds them.
+"""Defines the Dagster assets of the datasets, which have no partitions, and the job to build them.
 
-The assets read their inputs from the store and not by an IO manager of Dagster. An IO manager would
-require every partition, so a single missing demonstration would prevent the datasets.
+The assets read their inputs directly from the store. A Dagster IO manager would require every
+partition, so the datasets could not be built if a single demonstration were missing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,29 +32,29 @@ from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Tag of each materialization of a dataset: Dagster's id of the event of `records` that was newest
-# when the dataset was built
+# Tag of each materialization of a dataset. The value is Dagster's id of the newest materialization
+# of the asset `records` at the time when the dataset was built.
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
 _PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
-_WHOLE_CHECK = "trajectories_whole"  # name of the check that reports damage
+_WHOLE_CHECK = "trajectories_whole"  # name of the asset check that reports damaged trajectories
 _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
 )
-_graphs: dict[str, Graph] = {}  # id of the current run → its graph
+_graphs: dict[str, Graph] = {}  # id of the current run → graph of the run
 _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
 def wanted_stages(settings: Settings) -> list[Stage[Any]]:
-    """Returns the stages of the datasets that the settings switch on, in the order of the run."""
+    """Returns the stages of the datasets that the settings enable, in the order of the run."""
     return built_stages(settings)
 
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """Returns an asset for each dataset that the settings switch on.
+    """Returns an asset for each dataset that the settings enable.
 
-    A training export that is switched off has no asset, because every selection of assets that
-    contains it would fail.
+    A disabled training export has no asset, because every selection of assets that contains it
+    would fail.
     """
     return [_asset(stage, upstream(stage, settings)) for stage in wanted_stages(settings)]
 
@@ -127,11 +127,11 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 
 
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
-    """Returns the asset with the parents that the lineage of the UI shows.
+    """Returns the asset with the parents that Dagster's UI shows in the lineage.
 
-    The index and the statistics must be built even if a training export fails. Therefore their
+    The index and the statistics must be built even if a training export fails. Therefore, their
     steps do not depend on the steps of the exports, which run first only because of their priority.
-    The lineage shows the exports as parents all the same.
+    The lineage still shows the exports as parents.
     """
     return dg.AssetsDefinition(
         keys_by_input_name=asset.keys_by_input_name,
@@ -145,7 +145,7 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
 
 
 def _graph_of_run(run_id: str, workspace: Workspace) -> Graph:
-    """Returns the graph of a run, so that all datasets of the run share its opened trajectories."""
+    """Returns the graph of a run, through which all datasets of the run share open trajectories."""
     if run_id not in _graphs:
         _graphs.clear()  # a process executes one run at a time
         _graphs[run_id] = Graph(workspace)
@@ -159,18 +159,18 @@ def _whole_result(result: BuildResult, trajectory_count: int) -> dg.AssetCheckRe
 
 
 def newest_records_event(instance: dg.DagsterInstance) -> int:
-    """Returns Dagster's id of the newest event of the asset `records`; 0 without any event.
+    """Returns Dagster's id of the newest materialization of the asset `records`.
 
-    A later event has a larger id.
+    Returns 0 if there is no materialization. Later materializations have larger ids.
     """
     events = instance.fetch_materializations(dg.AssetKey(RECORDS_STAGE.name), limit=1).records
     return events[0].storage_id if events else 0
 
 
 def built_from_event(instance: dg.DagsterInstance, settings: Settings) -> int:
-    """Returns the id of the newest event of `records` that all datasets contain.
+    """Returns the id of the newest materialization of `records` that all datasets include.
 
-    Returns 0 if a dataset was never built.
+    Returns 0 if any dataset was never built.
     """
     stages = [stage for stage in wanted_stages(settings) if stage.reads_trajectories]
     event_ids = []

@@ -1,4 +1,4 @@
-"""The type of a problem of a demonstration or a dataset, and the exception that carries problems.
+"""The class for problems of demonstrations and datasets, and the exception that carries problems.
 
 Every package may import this module.
 """
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-_INT64_END = 2**63  # the numbers of a problem are below this: they are stored as int64
+_INT64_END = 2**63  # exclusive limit of the numbers in a problem, which are stored as int64
 
 
 class Severity(StrEnum):
-    """How bad a problem is: an `error` makes the examined data invalid, a `warning` does not."""
+    """How severe a problem is. An error makes the examined data invalid, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,20 +20,23 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem: what is wrong, where, and what a person can do about it.
+    """Describes what is wrong in a file, and what a person can do about it.
 
     Attributes:
         code: short stable name of the kind of problem, e.g. `missing_file`.
         file: path relative to the examined folder, e.g. `meta.json`, `train.jsonl`.
         message: what is wrong, with the expected and the actual value where both exist. It never
             contains typed text.
-        line: 1-based line number in `file`; None: unknown, or not a text file.
-        frame: 0-based frame number in presentation order; None: unknown, or not a video.
-        remedy: what to do about it.
+        line: 1-based line number in `file`; None if it is unknown, or the file is not a text file.
+        frame: 0-based frame number in presentation order; None if it is unknown, or the file is not
+            a video.
+        remedy: what a person can do about the problem.
         severity: `error` or `warning`.
-        demonstration: id of the demonstration; empty: the problem does not concern a single one.
-        byte: 0-based offset in `file`; None: unknown.
-        column: 1-based character in the line, for JSON that is on one line; else None.
+        demonstration: id of the demonstration; empty if the problem does not concern a single
+            demonstration.
+        byte: 0-based offset in `file`; None if it is unknown.
+        column: 1-based position of the character in the line, for JSON on a single line; otherwise
+            None.
     """
 
     code: str
@@ -49,7 +52,7 @@ class Problem:
 
     @property
     def location(self) -> str:
-        """The place in the form `file`, `file:line`, `file:line:column` or `file@frame`."""
+        """Where the problem is: `file`, `file:line`, `file:line:column` or `file@frame`."""
         if self.line is not None:
             column = "" if self.column is None else f":{self.column}"
             return f"{self.file}:{self.line}{column}"
@@ -64,19 +67,19 @@ class Problem:
         return f"{who}{place}{self.message}{todo}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the fields as values of JSON."""
+        """Returns the fields of the problem as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
-        """Returns the problem from the result of `as_dict`.
+        """Creates a problem from the result of `as_dict`.
 
-        Results of other versions are accepted: unknown keys are ignored. A missing or wrong value
-        becomes an empty text, None for a number, and `error` for the severity.
+        Results of other versions are accepted: unknown keys are ignored, and missing or wrong
+        values are replaced. A text becomes empty, a number None, and the severity `error`.
 
         Args:
             values: field name → value.
-            demonstration: replaces the field of that name; None: the field is used.
+            demonstration: replaces the field of this name. If None, the field is used.
         """
         return cls(
             _text(values, "code"),
@@ -111,7 +114,7 @@ def _severity(value: object) -> Severity:
 
 
 class DemonstrationError(Exception):
-    """A demonstration cannot be processed because of its problems; others are not affected."""
+    """Raised if a demonstration cannot be processed. Other demonstrations are not affected."""
 
     def __init__(self, problems: Problem | Sequence[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
@@ -124,7 +127,7 @@ class DemonstrationError(Exception):
 def warning(
     code: str, file: str, message: str, remedy: str = "", line: int | None = None
 ) -> Problem:
-    """Returns a problem of severity `warning`; the arguments are fields of `Problem`."""
+    """Returns a problem of severity `warning`, with the arguments as fields of `Problem`."""
     return Problem(code, file, message, line, remedy=remedy, severity=Severity.WARNING)
 
 

@@ -1,8 +1,8 @@
 """Models of OSWorld task files: ordinary tasks and risk tasks.
 
-The fields of a model have normalised values; a task that was read is written back with its original
-values. The models accept more than OSWorld's documentation describes, namely everything that occurs
-in its 369 ordinary and 492 risk tasks.
+The fields of a model have normalised values, but a task that was read is written back with its
+original values. The models accept everything that occurs in OSWorld's 369 ordinary and 492 risk
+tasks, which is more than OSWorld's documentation describes.
 """
 
 import re
@@ -46,10 +46,11 @@ RISK_FOLDER = "evaluation_risk_examples"  # the folder of risk tasks in OSWorld'
 
 
 def normalise_app(name: str) -> str:
-    """Returns the normalised name of an application: `Google Chrome` becomes `chrome`.
+    """Returns the normalised name of an application, for example `chrome` for `Google Chrome`.
 
-    The result is in lower case with words joined by `_`; a synonym is replaced by the usual name.
-    It is `unknown` if the name has neither letters nor digits. Normalised names stay unchanged.
+    The result is in lower case, with words joined by `_` and synonyms replaced by the usual name.
+    The result is `unknown` if the name has neither letters nor digits. Normalised names stay
+    unchanged.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     slug = re.sub(r"[\W_]+", "_", folded.removesuffix(".exe")).strip("_")
@@ -70,9 +71,10 @@ def _as_list(value: Any) -> Any:
 
 
 def _app_list(value: Any) -> Any:
-    """Returns normalised names without duplicates; wrong types stay, so that pydantic rejects them.
+    """Returns normalised names of applications without duplicates.
 
-    A single name is accepted as a list of one name.
+    A single name is accepted as a list of one name. Values of a wrong type are returned unchanged,
+    so that pydantic rejects them.
     """
     names = value
     if value is None:
@@ -93,19 +95,23 @@ class _SetupStep(Document):
 
 Setup = Annotated[list[_SetupStep], BeforeValidator(_as_list)]
 Evaluator = dict[str, Any] | str | None
-"""How success is evaluated; a text is the name of the evaluator's folder; None: it is not."""
+"""How success is evaluated: an object, or the name of the evaluator's folder.
+
+None if success is not evaluated.
+"""
 
 
 class OsworldTask(Document):
     """A task file: the instruction, the initial state, and the evaluation.
 
     Attributes:
-        snapshot: name of the initial state of the environment; published tasks have the name of
-            the main application.
-        source: where the task comes from: a URL, several URLs, or None.
+        snapshot: name of the initial state of the environment. In published tasks, this is the name
+            of the main application.
+        source: one or several URLs from which the task comes, or None.
         config: the steps that prepare the initial state.
-        related_apps: normalised names without duplicates; see `related_apps_raw`.
-        evaluator: see `Evaluator`.
+        related_apps: normalised names of applications, without duplicates. The original names are
+            in `related_apps_raw`.
+        evaluator: how success is evaluated, see `Evaluator`.
         trajectory, proxy, fixed_ip, possibility_of_env_change: copied, but not used here.
     """
 
@@ -127,7 +133,7 @@ class OsworldTask(Document):
 
     @property
     def related_apps_raw(self) -> list[str]:
-        """The names of the applications as the file has them."""
+        """The names of the applications as written in the file."""
         names = (self._raw or {}).get("related_apps", self.related_apps)
         if isinstance(names, str):
             return [names]
@@ -135,7 +141,7 @@ class OsworldTask(Document):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """`source` as a tuple."""
+        """The URLs in `source` as a tuple."""
         if isinstance(self.source, str):
             return (self.source,)
         return tuple(self.source or ())
@@ -143,8 +149,7 @@ class OsworldTask(Document):
     def members(self) -> dict[str, Any]:
         """Returns the keys and values to write, in the order of the file that was read.
 
-        The values come from the file. If this task is a changed copy, the changed fields have their
-        new values.
+        The values are the original ones from the file, except for fields that were changed since.
         """
         if self._raw is None:
             return super().members()
@@ -170,9 +175,10 @@ class RiskTask(OsworldTask):
 
 
 def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """Reads and checks a task file; a missing file is a problem.
+    """Reads and checks a task file, with the result of `examine_task`.
 
-    Files in a folder `RISK_FOLDER` are read as risk tasks. For the result see `examine_task`.
+    A missing file is reported as a problem. Files below a folder `RISK_FOLDER` are read as risk
+    tasks.
     """
     try:
         data = read_bytes(path, path.name)
@@ -184,7 +190,7 @@ def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[P
 
 
 def write_task(path: Path, task: OsworldTask) -> None:
-    """Writes a task file; values from a file are written as they were read."""
+    """Writes a task file, with the original values if the task was read from a file."""
     dump_json(path, task)
 
 
@@ -195,12 +201,12 @@ def examine_task(
 
     Args:
         data: content of the file.
-        file: the path that problems name, separated by `/`; its stem should be the task's id.
-        risk: whether it is read as a risk task. A task with a key that only risk tasks have is
-            always read as a risk task.
+        file: the path to name in problems, separated by `/`. Its stem should be the task's id.
+        risk: whether the file is read as a risk task. A file with a key that only risk tasks have
+            is always read as a risk task.
 
     Returns:
-        The task, or None if it is invalid, and the problems and warnings.
+        The task, or None if the task is invalid; and the problems and warnings.
     """
     try:
         text = decode_text(data, file)
@@ -218,7 +224,7 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
-    """Returns warnings about oddities of a valid task; `file` is the path in these warnings."""
+    """Returns warnings about oddities of a valid task, with `file` as their path."""
     documented_keys = list(_DOCUMENTED_KEYS)
     if isinstance(task, RiskTask):
         documented_keys += _RISK_KEYS

@@ -8,8 +8,8 @@ Task files are expected where the benchmarks publish them:
   `evaluation_risk_examples/examples/<domain>/` (documented)
 
 The test lists `test_all.json` and `test_risk.json` next to these folders contain the ids of the
-tasks. The catalog consists of catalog.parquet, with a row per usable task, and problems.parquet.
-task.py has the models of task files.
+tasks. The catalog consists of catalog.parquet, with a row for each usable task, and
+problems.parquet. The models of task files are in task.py.
 """
 
 import hashlib
@@ -61,13 +61,12 @@ LIST_FILE = "test_all.json"
 RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
-_WINDOWS = "windows"  # lower-case name of a folder in `examples` that contains domains
-# Each folder, relative to the given one, that may contain folders of examples, and whether its
-# tasks are risk tasks.
+_WINDOWS = "windows"  # lower-case name of the folder in `examples` with the domains for Windows
+# Folders, relative to the folder that the user gave, in which folders of examples are expected; and
+# whether the tasks there are risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
-_LIST_PREFIX = (
-    "test_"  # all names of test lists begin like this; some list only a part of the tasks
-)
+# Beginning of the names of all test lists, some of which list only a part of the tasks.
+_LIST_PREFIX = "test_"
 _FOLDERS_OF_DOMAINS = (RISK_FOLDER, EXAMPLES, _WINDOWS_EXAMPLES, _WINDOWS)
 _MARKS = (  # a folder with one of these entries contains task files
     EXAMPLES,
@@ -84,13 +83,13 @@ class _TaskFile:
     """A JSON file where a task is expected.
 
     Attributes:
-        file: path in the given folder, separated by `/`.
-        domain: name of its folder, or `Windows/<name>` in `examples/Windows`; empty if the file is
-            not in the folder of a domain.
-        risk: whether it is in a folder of risk tasks.
-        listed: whether a test list contains it.
-        unlisted: whether test lists exist and none contains the file; the file may then be notes or
-            a template instead of a task. Both `listed` and `unlisted` are false without a list.
+        file: path in the folder that the user gave, separated by `/`.
+        domain: name of the file's folder, or `Windows/<name>` in `examples/Windows`; empty if the
+            file is not in the folder of a domain.
+        risk: whether the file is in a folder of risk tasks.
+        listed: whether a test list contains the task. False if there are no test lists.
+        unlisted: whether test lists exist and none contains the task. The file may then be notes or
+            a template instead of a task. False if there are no test lists.
         data: content of the file.
     """
 
@@ -103,7 +102,7 @@ class _TaskFile:
 
 
 _TaskName = tuple[str, str]  # domain and id
-_List = Mapping[_TaskName, tuple[str, int | None]]  # task → test list with it, and the line there
+_List = Mapping[_TaskName, tuple[str, int | None]]  # task → its test list, and the line there
 
 
 def is_task_folder(root: Path) -> bool:
@@ -116,7 +115,7 @@ def is_task_folder(root: Path) -> bool:
 def _read_base(
     root: Path, prefix: str, risk: bool, files: list[_TaskFile], problems: list[Problem]
 ) -> None:
-    """Reads the task files of all folders of examples in `root`/`prefix`, and the test lists there.
+    """Reads the task files and the test lists in `root`/`prefix`.
 
     Args:
         root: the folder that the user gave.
@@ -175,13 +174,13 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns a file's possible names in test lists: with its domain, or the domain's last part."""
+    """Returns the names of a task in test lists: with the whole domain, or only its last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
 
 def _is_for_windows(file: str) -> bool:
-    """Returns whether a file is a task for Windows; OSWorld publishes these without a test list."""
+    """Returns whether a file is a task for Windows, which OSWorld publishes without a test list."""
     folders = [part.lower() for part in PurePosixPath(file).parts[:-1]]
     return _WINDOWS_EXAMPLES in folders or _WINDOWS in folders[:-1]
 
@@ -193,9 +192,10 @@ def _task_files(
 
     Args:
         folder: the folder that contains the domains.
-        prefix: the path of `folder` in the root, ending in `/`.
+        prefix: the path of `folder` relative to the root, ending in `/`.
         problems: problems of files that cannot be read are added to this list.
-        flat: whether the folder also contains test lists and folders of examples. They are ignored.
+        flat: whether the folder may also contain test lists and folders of examples, which are then
+            ignored.
     """
     for entry in _children(folder, prefix, problems):
         name = _printable(entry.name)
@@ -245,7 +245,7 @@ def _task_file(
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
     """Returns the entries of a folder sorted by name, without hidden files.
 
-    A missing folder has no entries. `name` is the folder that problems name.
+    A missing folder has no entries. `name` is the folder's name in problems.
     """
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -257,7 +257,7 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 
 
 def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | None:
-    """Returns the tasks in the test lists of a folder; None: it has no readable list."""
+    """Returns the tasks in the test lists of a folder; None if it has no readable list."""
     listed: dict[_TaskName, tuple[str, int | None]] = {}
     is_readable = False
     for name in (LIST_FILE, RISK_LIST_FILE):
@@ -303,7 +303,7 @@ def _read_list(
 
 
 def _printable(name: str) -> str:
-    r"""Returns a file name in which bytes that are not UTF-8 are written as `\udcNN`."""
+    r"""Returns a file name with bytes that are not UTF-8 written as `\udcNN`."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -324,7 +324,7 @@ _TEMPLATE = "template.json"  # a file with this name may be a template instead o
 
 @dataclass(frozen=True, slots=True)
 class _TaskFolder:
-    """The contents of a folder: its files sorted by path, and the problems of folder and lists."""
+    """The task files of a folder, sorted by path, and the problems of the folder and its lists."""
 
     files: tuple[_TaskFile, ...]
     problems: tuple[Problem, ...]
@@ -341,7 +341,7 @@ class _TaskFolder:
 
 @dataclass(frozen=True, slots=True)
 class _TaskEntry:
-    """A task file with its task (None: it is invalid) and its problems and warnings."""
+    """A task file, the task in it (None if it is invalid), and the file's problems and warnings."""
 
     source: _TaskFile
     task: OsworldTask | RiskTask | None
@@ -352,8 +352,8 @@ def read_task_folder(root: Path) -> _TaskFolder:
     """Reads all task files below `root`: ordinary tasks, tasks for Windows, and risk tasks.
 
     `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains. Files
-    that cannot be read are reported as problems, not raised. A missing folder counts as empty. A
-    folder without any task file gets a warning.
+    that cannot be read are reported as problems and raise no error. A missing folder counts as
+    empty. A folder without task files gets a warning.
     """
     files: list[_TaskFile] = []
     problems: list[Problem] = []
@@ -373,8 +373,8 @@ def read_task_folder(root: Path) -> _TaskFolder:
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
     """Reads the tasks in the files of a folder, sorted by path.
 
-    A file with the same task id as an earlier file gets a warning. Problems of an invalid file are
-    only warnings if no test list contains the file, because it may be notes or a template.
+    A file with the same task id as an earlier file gets a warning. If test lists exist but do not
+    contain an invalid file, its problems are only warnings, because it may be notes or a template.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []
@@ -392,7 +392,7 @@ def entries(folder: _TaskFolder) -> list[_TaskEntry]:
 
 
 def validate_task_folder(root: Path) -> list[Problem]:
-    """Returns the problems of a folder and its task files; a folder without tasks is an error."""
+    """Returns the problems of a folder and its task files, for example that it has no tasks."""
     folder = read_task_folder(root)
     problems = [*folder.problems]
     if not folder.files and all(problem.code == "no_tasks" for problem in problems):
@@ -463,18 +463,19 @@ _VARIANTS = {  # ASCII character → typographic variants
     '"': "\u201c\u201d\u201e\u201f",
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
 }
-_TYPOGRAPHY: dict[int, str | None] = dict.fromkeys(map(ord, _INVISIBLE))  # for `str.translate`
+# Table for `str.translate` that removes invisible characters and replaces typographic variants.
+_TYPOGRAPHY: dict[int, str | None] = dict.fromkeys(map(ord, _INVISIBLE))
 for _plain, _characters in _VARIANTS.items():
     _TYPOGRAPHY |= dict.fromkeys(map(ord, _characters), _plain)
-_ENDS = " .!?\"'"  # characters that are removed at both ends of a key
+_ENDS = " .!?\"'"  # characters that are stripped from both ends of an instruction's key
 
 
 def instruction_key(text: str) -> str:
-    """Returns the key by which instructions are compared; equal keys mean the same instruction.
+    """Returns a key for comparing instructions; equal keys mean the same instruction.
 
-    A key ignores case, white space, `<app>` tags, invisible characters, the style of quotes and
-    dashes, and punctuation around the sentence. It contains all words. It may be empty. The key of
-    a key is the key itself.
+    The key keeps all words, but ignores case, white space, `<app>` tags, invisible characters, the
+    style of quotes and dashes, and punctuation around the sentence. It may be empty. The key of a
+    key is the same key.
     """
     key = text
     before = None
@@ -571,7 +572,7 @@ def _functions(evaluator: Evaluator) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Replaces lone surrogates by U+FFFD in a text or a list of texts; other values stay."""
+    """Replaces lone surrogates with U+FFFD in a text or a list of texts, but not elsewhere."""
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
@@ -582,7 +583,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
     Args:
         folder: the output with the catalog.
-        columns: names of the columns to read; None: all.
+        columns: names of the columns to read; None reads all columns.
 
     Raises:
         OSError, pyarrow.ArrowException: the file is missing or cannot be read as Parquet.
@@ -591,7 +592,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Checks the schemas of both tables, that each file has one row, and that tasks have an id."""
+    """Checks the schemas of both tables, and that each file has one row and each task an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:

@@ -1,7 +1,7 @@
 """Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-Training exports leave out demonstrations of OSWorld tasks: training on them would contaminate the
-benchmark.
+Training exports leave out demonstrations of OSWorld tasks, because training on them would
+contaminate the benchmark.
 """
 
 import json
@@ -23,16 +23,18 @@ _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 
 @dataclass(frozen=True, slots=True)
 class TaskMatch:
-    """The OSWorld task of a demonstration; every field is None if no task matches.
+    """The OSWorld task of a demonstration.
+
+    All attributes except `catalogued` are None if no task matches. If several task files match,
+    they describe the first one; ordinary tasks come before risk tasks, and then paths are compared.
 
     Attributes:
         task_id: id of the task.
-        match: how the task was found: by `id` or by `instruction`.
+        match: how the task was found, `id` or `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
-        matches: number of task files that match in this way. The other fields describe the first
-            of them: ordinary tasks come before risk tasks, and then the order is that of the paths.
-        catalogued: whether a catalog was available, so that tasks could be compared.
+        matches: number of task files that match in this way.
+        catalogued: whether a catalog was available, so that the demonstration could be compared.
     """
 
     task_id: str | None = None
@@ -44,9 +46,9 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes if the match changes.
+        """A text that changes only if the match changes.
 
-        A trajectory is rebuilt if this text changes, but not if other tasks of the catalog change.
+        Trajectories are rebuilt if this text changes, but not if other tasks of the catalog change.
         """
         if not self.catalogued:
             return "no catalog"
@@ -79,14 +81,14 @@ class TaskIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "TaskIndex":
-        """Reads the tasks in `folder`/catalog.parquet; for errors see `read_catalog`."""
+        """Reads the tasks in `folder`/catalog.parquet. Raises the same errors as `read_catalog`."""
         return cls(read_catalog(folder, _COLUMNS))
 
     def match(self, meta: Meta) -> TaskMatch:
-        """Finds the task of a demonstration: by an id in meta.json, else by its instruction.
+        """Finds the task of a demonstration by an id in meta.json, or else by its instruction.
 
-        Ids are the texts under the keys `id`, `…_id` and `…Id`: first in the quest, then in
-        meta.json itself.
+        Ids are the texts under the keys `id`, `…_id` and `…Id`. Those in the quest of meta.json are
+        compared first, then those at the top level.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:

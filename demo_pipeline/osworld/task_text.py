@@ -10,13 +10,13 @@ from demo_pipeline.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
-# Matches a tag. If the tag is between two spaces, it also matches the second space, so that a
-# single space remains.
+# Matches an `<app>` tag. If the tag is between two spaces, it also matches the second space, so
+# that removing the match leaves a single space.
 _APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n?")
 _BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-_SLUG_LENGTH = 80  # characters, without the hash
+_SLUG_LENGTH = 80  # largest number of characters before the hash
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Assignment:
     """The task that a person was given, as meta.json describes it.
 
     Attributes:
-        instruction: the text; line breaks and indentation are kept.
+        instruction: the text of the task, with its line breaks and indentation.
         source: the field of meta.json that contains the instruction.
-        application: normalised name.
-        task_id: slug of application and quest title; without a quest title, of platform and
+        application: normalised name of the application.
+        task_id: slug of application and quest title. Without a quest title, slug of platform and
             instruction.
         split_group: equal for demonstrations of the same task, which must be in the same split.
     """
@@ -42,8 +42,8 @@ class Assignment:
 def assignment_of(meta: Meta) -> Assignment:
     """Returns the task that meta.json describes.
 
-    The instruction is the first of the fields quest.content, quest.title, title and description
-    that is not blank.
+    The instruction is the first text that is not blank among the fields quest.content, quest.title,
+    title and description.
 
     Raises:
         DemonstrationError: all four fields are blank.
@@ -77,8 +77,8 @@ def assignment_of(meta: Meta) -> Assignment:
 def visible_text(text: str) -> str:
     r"""Returns a text as the person saw it: without `<app>` tags and surrounding blank lines.
 
-    Line ends become `\n`. Spaces inside and the indentation of lines stay, because they may belong
-    to a text that the person had to type.
+    Line ends become `\n`. Spaces inside lines and the indentation stay, because they may belong to
+    a text that the person had to type.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)
@@ -93,9 +93,9 @@ def one_line(text: str) -> str:
 def slug(text: str) -> str:
     """Returns the words of a text in lower-case ASCII, joined by `_`, for use as a name.
 
-    If the text is cut to 80 characters or has other than ASCII characters, `_` and a hash follow,
-    so that different texts have different slugs. The hash ignores case, white space, and the
-    Unicode normal form.
+    If the text has characters beyond ASCII or is cut to 80 characters, `_` and a hash follow, so
+    that different texts have different slugs. The hash ignores case, white space, and the Unicode
+    normal form.
     """
     text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

@@ -1,8 +1,8 @@
 """Finds the private parts of a text by patterns, check digits, and the user's own lists.
 
-This module only returns spans; `redaction` decides whether a span is replaced. The patterns of
-service tokens come from detect-secrets. Telephone numbers are recognised by phonenumbers
-(libphonenumber's numbering plans), and check digits are verified by python-stdnum.
+This module only returns spans, and `redaction` decides which spans are replaced. The patterns for
+tokens of web services come from detect-secrets. The package phonenumbers recognises telephone
+numbers by libphonenumber's numbering plans, and python-stdnum verifies check digits.
 """
 
 import re
@@ -25,28 +25,29 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,8}(?: ?[A-Z0-9]{1,3})?
 _IP4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)")
 _IP6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNORECASE)
-_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # seven digits; shorter numbers are ignored
+_PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # at least seven digits
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write phone numbers
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
-# Beginnings of the tokens that detect-secrets recognises. The package takes 0.2 s to import and is
-# only imported for texts with such a beginning.
+# Prefixes of the tokens that detect-secrets recognises. The package takes 0.2 s to import, and is
+# only imported for texts with such a prefix.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
 )
-_SHORTEST_TOKEN = 16  # characters
+_SHORTEST_TOKEN = 16  # least number of characters in a token
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
-# A private key with its markers, whose dashes and spaces text recognition may lose. A key without
-# an end marker continues to the end of the text. If only the end marker is in the text, `_PEM_END`
-# matches everything up to it.
+# A private key from its begin marker to its end marker, or to the end of the text without an end
+# marker. Text recognition may have lost dashes and spaces of the markers. If the text has only the
+# end marker, `_PEM_END` matches everything up to the marker.
 _PEM = re.compile(
     r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
 # Every private part that a pattern or a token expression finds contains one of these signs. Few
-# texts on a screen contain a sign, so that most texts need no further search. One expression with
-# all signs as alternatives would take three times as long: `re` is fast for fixed first letters.
+# texts on a screen contain a sign, so most texts need no further search. A single expression with
+# all signs as alternatives would take three times as long, because `re` is fast only for
+# expressions with fixed first letters.
 _SIGNS = [
     re.compile(sign)
     for sign in (
@@ -57,12 +58,12 @@ _SIGNS = [
     )
 ]
 _MAILBOX_CHARACTERS = f"{ascii_letters}{digits}._+-"
-# Matches every character except a space next to `.`, `@` or `_`: text recognition often adds such
-# spaces.
+# Matches every character except a space next to `.`, `@` or `_`, because text recognition often
+# adds such spaces.
 _RECOGNISED_CHARACTER = re.compile(r"\S|(?<![.@_])\s(?![.@_])")
 
-# Patterns for recognised text without its spaces. They ignore check digits, because check digits do
-# not fit if letters were misread.
+# Patterns for recognised text after all spaces are removed. They ignore check digits, because a
+# misread character makes the check fail.
 _MISREAD_PATTERNS: tuple[tuple[PrivacyKind, re.Pattern[str]], ...] = (
     ("card", re.compile(r"(?<!\d)[3-6]\d{15}(?!\d)")),
     ("iban", re.compile(r"(?<![A-Z0-9])[A-Z]{2}\d{18,28}(?!\d)")),
@@ -77,8 +78,8 @@ class PrivateSpan(NamedTuple):
 
     Attributes:
         detector: name of the method that found the part.
-        confidence: confidence of the detector, 0 to 1.
-        secret: the whole secret, if the text contains only a part of it; otherwise empty.
+        confidence: confidence of the detector, from 0 to 1.
+        secret: the known secret to which the part belongs; empty if the part itself is the secret.
     """
 
     start: int
@@ -98,14 +99,14 @@ class Detectors:
 
     Attributes:
         settings: the policies, and the user's own lists.
-        region: ISO 3166 code of the country in which telephone numbers without prefix are dialled.
+        region: ISO 3166 code of the country assumed for telephone numbers without a country code.
     """
 
     settings: PrivacySettings
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Returns the texts that `find` must search; the other texts contain nothing to find."""
+        """Returns the texts in which `find` may find something, by a quick search."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)
@@ -123,9 +124,9 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        If the settings remove the kind of only one of two overlapping spans, this span is kept as
-        it is. If they remove both kinds or neither, the longer span is kept, and extended over the
-        other one.
+        If the settings remove the kind of only one of two overlapping spans, that span is kept
+        unchanged. If the settings remove both kinds or neither, the longer span is kept, and
+        extended to cover the other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):
@@ -147,13 +148,13 @@ class Detectors:
     ) -> list[PrivateSpan]:
         """Returns the private parts of a line that was recognised in a screenshot.
 
-        Text recognition adds and drops spaces, mostly next to dots. An e-mail address therefore
-        includes the word before it. If a secret is only found after all spaces are removed, the
-        whole line is private.
+        Text recognition adds and drops spaces, mostly next to dots. The span of an e-mail address
+        therefore includes the word before the address. If a secret is only found after all spaces
+        are removed, the whole line is private.
 
         Args:
             text: the recognised line.
-            known_spans: private parts that were found before; they are returned as well.
+            known_spans: private parts that were found before, which are added to the result.
         """
         places = list[int]()
         joined = ""  # the text without the spaces that text recognition often adds
@@ -184,7 +185,7 @@ def joined_texts(texts: Iterable[str]) -> str:
 
 
 def _with_word_before(span: PrivateSpan, text: str) -> PrivateSpan:
-    """Extends the span of an e-mail address to the word before it."""
+    """Extends the span of an e-mail address to the word before the address."""
     if span.kind != "email":
         return span
     before = text[: span.start].rstrip()
@@ -241,7 +242,8 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
-# Kind, name and confidence of a detector, and its function: (text, country) → places in the text.
+# Kind, name and confidence of a detector, and its function from text and country to places in the
+# text.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),
@@ -257,7 +259,7 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _tokens(text: str) -> Iterator[PrivateSpan]:
-    """Yields the tokens of services, each up to the first character that no token contains."""
+    """Yields the tokens of web services, extended up to a character that tokens never contain."""
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return
     for kind, expression in _token_expressions():
@@ -270,7 +272,7 @@ def _tokens(text: str) -> Iterator[PrivateSpan]:
 
 @cache
 def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
-    """Returns each expression of detect-secrets for a service's tokens, with its kind."""
+    """Returns the expressions of detect-secrets for tokens of web services, each with its kind."""
     from detect_secrets.plugins.aws import AWSKeyDetector  # noqa: PLC0415
     from detect_secrets.plugins.github_token import GitHubTokenDetector  # noqa: PLC0415
     from detect_secrets.plugins.jwt import JwtTokenDetector  # noqa: PLC0415
@@ -291,13 +293,13 @@ def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
 
 @cache
 def _word_expression(word: str) -> re.Pattern[str]:
-    """Returns an expression for private words, however they are separated and written."""
+    """Returns an expression for private words with any case and any common separator."""
     spaced = r"(?:[\s_+.-]|%20)*".join(map(re.escape, word.split()))
     return re.compile(rf"(?<![^\W_]){spaced}(?![^\W_])", re.IGNORECASE)
 
 
 def _listed(text: str, settings: PrivacySettings) -> Iterator[PrivateSpan]:
-    """Yields what the user's own lists of words and expressions match."""
+    """Yields the matches of the user's own lists of private words and expressions."""
     if not settings.words and not settings.expressions:
         return
     listed: dict[PrivacyKind, Iterable[re.Pattern[str]]] = {

@@ -1,7 +1,7 @@
-"""Finds and replaces each secret of a demonstration in all of its texts.
+"""Finds and replaces each secret of a demonstration in all of the demonstration's texts.
 
-A detector finds a secret in one text. `PrivateTexts` remembers it and recognises it in every other
-text, even if it is written differently there: in a URL, over two lines, cut off or misread.
+A detector finds a secret in one text. `PrivateTexts` remembers the secret and recognises it in all
+other texts, even if it is encoded in a URL, split over two lines, cut off or misread there.
 """
 
 import re
@@ -18,44 +18,45 @@ from demo_pipeline.observation.trees.secret_fields import PASSWORD
 from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
-_SHORTEST = 4  # characters; shorter secrets also occur inside ordinary words
-# Kinds of the user's own lists. Parts of such secrets do not count as private.
+_SHORTEST = 4  # least number of characters in a secret; shorter ones occur inside ordinary words
+# Kinds of the user's own lists. Parts of such secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a secret is private if it has at least this share of the secret's characters, and at
-# least this number of characters.
+# A part of a secret is private if it has at least this share and this number of the secret's
+# characters.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
 # Actions after which the person may type into another field.
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
-_MOST_TYPED = 2000  # maximum number of typed characters that are searched together
-# Maximum number of type actions that are searched together, such as a card number in four fields.
+_MOST_TYPED = 2000  # largest number of typed characters that are searched together
+# Largest number of typing actions whose texts are searched together. A card number, for example,
+# may be typed into four fields.
 _MOST_TYPINGS = 8
-# Letters that text recognition confuses at a height of 11 pixels.
+# Characters that text recognition confuses at a height of 11 pixels, each with its replacement.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
 
 
 @dataclass
 class PrivateTexts:
-    """The secrets of a demonstration; recognises them in texts and replaces them.
+    """Collects the secrets of a demonstration, and replaces them in texts.
 
     Attributes:
-        kinds: secret, or a piece of a secret → kind, in the order in which they were learned.
+        kinds: secret, or piece of a secret → kind, in the order of learning.
     """
 
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
-    # Kind and folded secret → number of its placeholder.
+    # Kind and folded secret → number in the secret's placeholder.
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
-    # Learned text → the parts that the detectors find in it.
+    # Learned text → the private parts that the detectors find in the text.
     _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
     # Caches of `spans` and `recognised_spans`.
     _spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
     _recognised_spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)
 
     def learn(self, texts: Sequence[str]) -> None:
-        """Searches new texts by the detectors and remembers the secrets in them."""
+        """Searches new texts with the detectors, and remembers the secrets in the texts."""
         self._detected |= dict.fromkeys(texts, ())
         for text in self.detectors.suspects(texts):
             self._detected[text] = self.detectors.find(text)
@@ -63,7 +64,7 @@ class PrivateTexts:
                 self.add(text[span.start : span.end], span.kind)
 
     def private(self, texts: Sequence[str]) -> set[str]:
-        """Returns the texts that contain a secret; each text must have been learned before."""
+        """Returns the texts that contain a secret. Each text must have been learned before."""
         joined = joined_texts(texts)
         joined_lower = joined_texts(map(str.lower, texts))
         private_texts = {text for text in texts if self._detected[text] or PASSWORD in text}
@@ -74,10 +75,12 @@ class PrivateTexts:
         return private_texts
 
     def add(self, secret: str, kind: PrivacyKind, whole: str = "") -> None:
-        """Remembers a secret, and each of its lines as a piece of it.
+        """Remembers a secret, and each line of the secret as a piece.
 
         Args:
-            whole: the whole secret, if `secret` is only a piece of it. Both get the same number.
+            secret: the secret, or a piece of a secret.
+            kind: kind of the secret.
+            whole: the complete secret if `secret` is only a piece. Both get the same number.
         """
         number = self._number(kind, whole or secret)
         for piece in {secret: 0, **dict.fromkeys(map(str.strip, secret.splitlines()))}:
@@ -88,12 +91,12 @@ class PrivateTexts:
         self._recognised_spans.clear()
 
     def learn_typed(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Remembers secrets that were typed in several actions, as after a pause or another key.
+        """Remembers secrets whose typing was split into several actions, for example by a pause.
 
         Args:
-            actions: contents of the action.json of all steps, in order.
+            actions: the contents of the action.json of all steps, in order.
         """
-        letters = list[tuple[str, int]]()  # typed letter, and number of its action
+        letters = list[tuple[str, int]]()  # typed letters, each with the number of its action
         for number, action in enumerate(actions):
             given = action["parameters"]
             kind = action["action_type"]
@@ -106,10 +109,10 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        """Searches texts that several type actions typed: from each earlier one up to the last one.
+        """Searches the joined texts of the last typing actions, and remembers secrets in pieces.
 
-        The texts are also searched without white space. Then only secrets of kinds with check
-        digits count.
+        Each earlier action is tried as the first one; the last action is always included. The texts
+        are also searched without white space, but then only for kinds with check digits.
 
         Args:
             letters: typed letters, each with the number of its action.
@@ -156,7 +159,7 @@ class PrivateTexts:
             yield PrivateSpan(*match.span(), "password", "secret_field", 1.0)
 
     def _same(self, secret: str, text: str) -> Iterator[PrivateSpan]:
-        """Yields each place of a secret in a text, even if it is written differently or cut off."""
+        """Yields each place of a secret in a text, even if it is encoded, split or cut off."""
         kind = self.kinds[secret]
         whole = False
         for match in _written(secret, bounded=kind in _LISTED).finditer(text):
@@ -205,7 +208,7 @@ class PrivateTexts:
         return None
 
     def clean(self, text: str) -> str:
-        """Returns the text with a placeholder for each part that the settings remove."""
+        """Returns the text with placeholders for the parts that the settings remove."""
         pieces = list[str]()
         place = 0
         for span in self.spans(text):
@@ -233,18 +236,20 @@ class PrivateTexts:
 
 
 def folded(text: str) -> str:
-    """Returns a form of a text that stays equal if text recognition makes its usual mistakes.
+    """Returns a text in a form that is not changed by typical mistakes of text recognition.
 
-    It has no spaces and no upper case, and letters that look alike are replaced by the same letter.
+    The form has no spaces and no upper case. Characters that look alike are replaced with the same
+    character.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 
 
 @lru_cache(4096)
 def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
-    """Returns an expression for a secret in any case, in URLs, in HTML, and over several lines.
+    """Returns an expression for a secret in any case, in URLs, in HTML, or over several lines.
 
     Args:
+        secret: the secret.
         bounded: whether only whole words match.
     """
     pieces = list[str]()
@@ -263,9 +268,10 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
 
 
 def _part_of(secret: str, text: str) -> tuple[int, int] | None:
-    """Returns start and end of the longest part of a secret in a text, if it is long enough.
+    """Returns the start and the end of the longest part of a secret in a text.
 
-    Returns None if the text contains no part that gives the secret away; see `_pieces`.
+    Returns None if the text contains no part that is long enough to reveal the secret, see
+    `_pieces`.
     """
     low = text.lower()
     for piece in _pieces(secret):
@@ -277,7 +283,7 @@ def _part_of(secret: str, text: str) -> tuple[int, int] | None:
 
 @lru_cache(4096)
 def _pieces(secret: str) -> tuple[str, ...]:
-    """Returns the shortest parts of a secret that give it away; a short secret has none."""
+    """Returns the shortest parts of a secret that reveal the secret; none for a short secret."""
     size = max(_SHORTEST_PART, round(_TELLING_SHARE * len(secret)))
     sought = secret.lower()
     if size >= len(secret):
@@ -286,10 +292,11 @@ def _pieces(secret: str) -> tuple[str, ...]:
 
 
 def _misread(secret: str, text: str, *, bounded: bool) -> bool:
-    """Whether a recognised text contains a secret with misread letters, or a long part of it.
+    """Whether a recognised text contains a secret with misread letters, or a long part of one.
 
     Args:
-        secret: the folded secret; `text` is folded, too (see `folded`).
+        secret: the secret, as returned by `folded`.
+        text: the recognised text, as returned by `folded`.
         bounded: whether only the whole secret counts.
     """
     if _nearly_in(secret, text):
@@ -299,7 +306,7 @@ def _misread(secret: str, text: str, *, bounded: bool) -> bool:
 
 
 def _nearly_in(secret: str, text: str) -> bool:
-    """Whether a text contains a secret with at most one wrong letter in eight."""
+    """Whether a text contains a secret, with at most one wrong character in eight."""
     if secret in text:
         return True
     size = len(secret)

@@ -1,7 +1,7 @@
 """Finds the private data of a trajectory, and writes a redacted copy of the trajectory.
 
-`detectors` and `private_texts` find private parts of texts. The settings give each kind of private
-data a policy. A secret is treated in the same way in all texts and screenshots.
+The modules `detectors` and `private_texts` find private parts of texts. The settings have a policy
+for each kind of private data. All places of a secret, in texts and screenshots, are treated alike.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# JSON keys whose texts the pipeline writes itself, such as ids, times and action types. These texts
-# are never searched. All other texts were written by people or shown on the screen.
+# JSON keys whose values come from the pipeline itself, such as ids, times and action types. Their
+# texts are never searched. All other texts were written by people or shown on the screen.
 PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
@@ -53,14 +53,16 @@ PIPELINE_KEYS = frozenset(
     )
 )
 _TEXT_COLUMNS = ("text", "target_name", "reason")  # columns of provenance that may contain secrets
-_REVIEW = "review"  # detector of the boxes that people marked; they are redacted by every policy
+# Name of the detector for boxes that people marked as private. These boxes are always redacted,
+# whatever the policy is.
+_REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
 # A recognised line with the begin marker of a private key, and a line that continues such a key.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
-# The kinds that are searched in the id of a demonstration.
+# The kinds of private data for which the id of a demonstration is searched.
 _KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
 
 
@@ -68,12 +70,12 @@ _KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "sla
 class Marks:
     """The boxes that people marked on the review page.
 
-    The page does not show the final screenshot. Therefore the boxes in `added` for the last step
+    The page does not show the final screenshot. The boxes in `added` for the last step therefore
     also cover the final screenshot.
 
     Attributes:
         added: step number → boxes to cover.
-        kept: step number → boxes that a detector found, but that contain nothing private.
+        kept: step number → boxes that a detector found, but that people marked as not private.
     """
 
     added: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
@@ -86,10 +88,10 @@ class Redaction:
 
     Attributes:
         folder: folder of the trajectory.
-        key: key of the HMAC hashes in the findings. It is computed from the recording, so that
-            nobody can find out a secret by hashing guesses without having the recording.
-        passwords: typed passwords; the trajectory itself contains `<password>` instead.
-        findings: rows of redactions.parquet: the place of each secret, never its text.
+        key: key of the HMAC hashes in the findings. The key is computed from the recording, so that
+            nobody without the recording can find out a secret by hashing guesses.
+        passwords: typed passwords, which the trajectory contains only as `<password>`.
+        findings: rows of redactions.parquet, with the place of each secret but never its text.
         pictures_read: number of screenshots whose text was searched.
         pictures_unread: number of screenshots whose text could not be searched.
     """
@@ -106,7 +108,7 @@ class Redaction:
     _boxes: dict[str, list[ScreenshotBox]] = field(default_factory=dict)
     # Folder of a step → names of the nodes inside its private windows.
     _window_names: dict[str, set[str]] = field(default_factory=dict)
-    # File → its texts that contain a secret.
+    # File → the texts in the file that contain a secret.
     _private_texts: dict[str, set[str]] = field(default_factory=dict)
     # Texts from which the settings remove a part.
     _changed_texts: set[str] = field(default_factory=set)
@@ -116,11 +118,11 @@ class Redaction:
 
     @property
     def settings(self) -> PrivacySettings:
-        """The policy for each kind, and the user's own lists of private words and windows."""
+        """The policy for each kind of private data, and lists of private words and windows."""
         return self.detectors.settings
 
     def find(self) -> None:
-        """Searches all texts, trees and screenshots; the results are in `findings`."""
+        """Searches all texts, trees and screenshots, and adds the results to `findings`."""
         self.find_in_texts()
         for name in self._names("/ui_tree.json"):
             if self.settings.windows or self._private_texts[name]:
@@ -128,7 +130,7 @@ class Redaction:
         self._find_in_screenshots()
 
     def find_in_texts(self) -> None:
-        """Searches the texts of all files; the results are in `findings`."""
+        """Searches the texts of all files, and adds the results to `findings`."""
         self.learn()
         for name, private_texts in self._private_texts.items():
             if not private_texts:
@@ -139,9 +141,9 @@ class Redaction:
                         self._note(name, place, span, text)
 
     def learn(self) -> None:
-        """Collects the secrets of all files, then finds all texts that contain one of them."""
-        shared_texts = dict[str, str]()  # equal texts share one object: trees repeat most texts
-        texts_by_digest = dict[str, dict[str, None]]()  # files of equal content are read once
+        """Collects the secrets of all files, then finds all texts that contain a secret."""
+        shared_texts = dict[str, str]()  # text → the same text, to keep a single object of each
+        texts_by_digest = dict[str, dict[str, None]]()  # files with equal content are read once
         digests = dict[str, str]()
         groups = list[list[str]]()
         for name in (*self._names(".json"), _PROVENANCE):
@@ -165,7 +167,7 @@ class Redaction:
                 self._changed_texts.add(text)
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yields the place (node or key) and the content of each text of a file."""
+        """Yields each text of a file, after the node or key that contains the text."""
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
@@ -177,7 +179,7 @@ class Redaction:
         return load_json(self.folder / name)
 
     def withheld(self, demonstration: str) -> str:
-        """Returns why the demonstration must not be exported; empty if it may."""
+        """Returns why the demonstration must not be exported; empty if it may be exported."""
         dropped = {finding["kind"] for finding in self.findings if finding["policy"] == "drop"}
         if dropped:
             return f"private: {', '.join(sorted(dropped))}"
@@ -216,8 +218,8 @@ class Redaction:
         """Returns the screenshots of native size that the copy leaves out.
 
         Text is only recognised in the canvas screenshots. If the settings search screenshots, all
-        native screenshots are left out. Otherwise, those native screenshots are left out whose
-        canvas screenshots have covered boxes.
+        native screenshots are left out. Otherwise, a native screenshot is left out if the canvas
+        screenshot has covered boxes.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:
@@ -233,11 +235,12 @@ class Redaction:
     def _note(
         self, name: str, place: str, span: PrivateSpan, text: str, box: ScreenshotBox | None = None
     ) -> None:
-        """Adds a finding, unless the policy for its kind is `off`.
+        """Adds a finding, unless the policy for the kind of private data is `off`.
 
         Args:
             name: path of the file.
             place: node or key inside the file; empty for a screenshot.
+            span: the private part of the text.
             text: the text that contains the span.
             box: the box in a screenshot; None for a finding in a text.
         """
@@ -264,7 +267,7 @@ class Redaction:
     # --- trees and screenshots
 
     def _find_in_tree(self, name: str, tree: Any) -> None:
-        """Covers private windows, and leaf nodes if at least half of their name is a secret."""
+        """Covers private windows, and leaf nodes whose name consists by half or more of secrets."""
         screenshot = name.replace("ui_tree.json", "screenshot.png")
         for node, depth in _nodes(tree):
             text = node.get("name") or ""
@@ -282,10 +285,10 @@ class Redaction:
                     self._cover(screenshot, span, text, _box_of(node))
 
     def _hide_window(self, screenshot: str, top: Mapping[str, Any]) -> None:
-        """Covers a window or the windows of an application, and makes all names in it private.
+        """Covers a window or the windows of an application, and makes all names inside private.
 
-        The text that the step types is private as well if a node inside the window has the focus or
-        is the target of the step, or if the target is unknown.
+        The step's typed text is private as well if a node inside the window has the focus or is the
+        target of the step, or if the target is unknown.
 
         Args:
             screenshot: path of the step's screenshot.
@@ -305,7 +308,7 @@ class Redaction:
                 span = PrivateSpan(0, 0, "window", "list", 1.0)
                 self._cover(screenshot, span, text, _box_of(node))
                 if screenshot == self._names("/screenshot.png")[-1]:
-                    # The final screenshot has no tree: the windows of the last step cover it.
+                    # The final screenshot has no tree, so windows of the last step are used.
                     self._cover(_FINAL, span, text, _box_of(node))
             if text:
                 names.add(text)
@@ -315,7 +318,7 @@ class Redaction:
             names.add(action["parameters"]["text"])
 
     def _find_in_screenshots(self) -> None:
-        """Covers the regions of the settings, people's marks, and recognised private text."""
+        """Covers the settings' regions, boxes that people marked, and recognised private text."""
         names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
         reader = ScreenshotReader()
         for number, name in enumerate([*names, _FINAL]):
@@ -329,9 +332,8 @@ class Redaction:
     def _find_in_screenshot(self, name: str, reader: ScreenshotReader) -> None:
         """Covers the private text that is recognised in a screenshot.
 
-        The covered screenshot is then searched again. If private text is still recognised in it,
-        the whole line of this text is covered. A screenshot that cannot be searched is covered
-        completely.
+        The covered screenshot is then searched again. If private text is still recognised, the
+        whole line is covered. A screenshot that cannot be searched is covered completely.
         """
         screenshot = self._screenshot(name)
         try:
@@ -351,7 +353,7 @@ class Redaction:
             self._boxes[name] = [(0, 0, screenshot.shape[1], screenshot.shape[0])]
 
     def _private_lines(self, lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, PrivateSpan]]:
-        """Yields each private span of the recognised lines, with its line.
+        """Yields each private span of the recognised lines, after the line that contains it.
 
         A secret that continues in the next line is yielded for both lines.
         """
@@ -369,7 +371,7 @@ class Redaction:
     def _lines_of_private_key(
         self, first: TextLine, lines: Sequence[TextLine]
     ) -> Iterator[tuple[TextLine, PrivateSpan]]:
-        """Yields the lines of a private key from `first`, the line below its begin marker."""
+        """Yields the lines of a private key, starting with the line below the begin marker."""
         line: TextLine | None = first
         while line and _KEY_LINE.fullmatch(line.text):
             yield line, PrivateSpan(0, len(line.text), "private_key", "read", 0.8)
@@ -384,11 +386,11 @@ class Redaction:
         return screenshot
 
     def _cover(self, name: str, span: PrivateSpan, text: str, box: ScreenshotBox) -> None:
-        """Adds a finding in a screenshot and, if the settings remove its kind, covers its box.
+        """Adds a finding in a screenshot, and covers its box if the settings remove the kind.
 
-        People may have marked boxes as not private. There is no finding for a box that is or
-        touches a box with such a mark. A window or region that only touches such a box is covered
-        nevertheless, because a harmless word inside a window does not make the window harmless.
+        Does nothing if people marked this box, or a box that touches it, as not private. A private
+        window or region that only touches a marked box is covered nevertheless, because a harmless
+        word inside a window does not make the window harmless.
         """
         if step := _STEP.match(name):
             kept = self.marks.kept.get(int(step[1]), ())
@@ -403,10 +405,10 @@ class Redaction:
     # --- the copy
 
     def _cleaned(self, folder: str) -> Callable[[str], str]:
-        """Returns a function that replaces secrets and the names inside private windows.
+        """Returns a function that replaces secrets, and names inside the private windows of a step.
 
         Args:
-            folder: the folder of the step whose private windows are used.
+            folder: the folder of the step.
         """
         titles = list[str]()
         if self.settings.removes("window"):
@@ -416,14 +418,18 @@ class Redaction:
             if text in titles:
                 return _WINDOW
             for title in titles:
-                for quoted in (f'"{title}"', f"'{title}'"):  # sentences use both kinds of quotes
+                # Sentences that quote a name use both kinds of quotes.
+                for quoted in (f'"{title}"', f"'{title}'"):
                     text = text.replace(quoted, f'"{_WINDOW}"')
             return self.texts.clean(text)
 
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
-        """Returns name of a file with private text → function that writes the redacted copy."""
+        """Maps each document with private text to a function that writes the redacted copy.
+
+        Documents are the JSON files and provenance.parquet; they are named by their path.
+        """
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name in self._names(".json"):
@@ -434,7 +440,7 @@ class Redaction:
             document = self._load(name)
             cleaned = mapped_texts(document, self._cleaned(folder), PIPELINE_KEYS)
             if cleaned != document:
-                if name == _TASK:  # the task id is made of the application and the instruction
+                if name == _TASK:  # the task id is made from the application and the instruction
                     group = slug(f"{cleaned['application']} {cleaned['instruction']}")
                     cleaned["task_id"] = group
                 is_tree = name.endswith("/ui_tree.json")
@@ -446,7 +452,7 @@ class Redaction:
         return changed
 
     def _changed_row(self, row: Mapping[str, Any], group: str) -> dict[str, Any]:
-        """Returns a row of provenance.parquet with redacted texts and this split group."""
+        """Returns a row of provenance.parquet with redacted texts and the split group `group`."""
         clean = self._cleaned(f"steps/{row['step_index']:03d}")
         texts = {name: row[name] and clean(row[name]) for name in _TEXT_COLUMNS}
         objectives = row["objectives"] and [clean(text) for text in row["objectives"]]
@@ -459,7 +465,7 @@ class Redaction:
 
 
 def _normalised(secret: str) -> bytes:
-    """Returns the bytes to hash, equal for spellings that differ only in spaces or case."""
+    """Returns the bytes of a secret to hash, which do not depend on spaces and case."""
     return "".join(secret.split()).casefold().encode("utf-8", "replace")
 
 
@@ -469,9 +475,9 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 
 
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
-    """Yields each text of a JSON document with its place.
+    """Yields each text of a JSON document, after its place.
 
-    The place is the `id` of the innermost object that has one, a dot, and the key of the text.
+    The place consists of the `id` of the innermost object with an id, a dot, and the text's key.
     """
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:
@@ -496,7 +502,7 @@ class _TreeNode(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Tree(msgspec.Struct, forbid_unknown_fields=True):
-    """A UI tree as this pipeline writes it: only the names of its nodes may be private."""
+    """A UI tree as written by this pipeline, in which only the names of nodes may be private."""
 
     timestamp: str
     screen: dict[str, int]
@@ -507,7 +513,7 @@ _TREE = msgspec.json.Decoder(_Tree)
 
 
 def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
-    """Yields the same texts as `_texts_of`, in a tenth of the time."""
+    """Yields the same texts as `_texts_of` for a UI tree, in a tenth of the time."""
     pending = [tree.root]
     texts = list[tuple[str, str]]()
     while pending:
@@ -520,7 +526,7 @@ def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
 def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yields the objectives and the reasons in rows of provenance.parquet.
 
-    The other text columns repeat texts of action.json, which is searched itself.
+    The other text columns need no search, because they repeat texts of action.json.
     """
     if rows:
         for text in rows[0]["objectives"] or ():
@@ -530,7 +536,7 @@ def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yields each node of a tree with its depth; the depth of the root is 0."""
+    """Yields each node of a tree with its depth, which is 0 for the root."""
     root = tree.get("root", tree)
     pending = [(root, 0)]
     while pending:

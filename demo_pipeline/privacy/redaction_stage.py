@@ -1,7 +1,7 @@
-"""The stage `redactions`: finds the private data of a trajectory, and redacts it by the policy.
+"""Finds the private data of a trajectory, and redacts it by the policy (stage `redactions`).
 
 If the policy removes something, the output contains a redacted copy of the trajectory. All later
-stages read this copy instead of the original trajectory.
+stages then read this copy instead of the original trajectory.
 """
 
 import hashlib
@@ -47,10 +47,10 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
 REDACTIONS = "redactions"
-_REVIEW_MARKS = "reviews"  # name of the fingerprint of people's marks
+_REVIEW_MARKS = "reviews"  # name of the fingerprint of the boxes that people marked
 REDACTIONS_FILE = "redactions.parquet"
 STATE_FILE = "redactions.json"
-# Packages with detectors; their versions are written to the output.
+# Packages with detectors. The output contains their versions.
 _PACKAGES = ("detect-secrets", "phonenumbers", "python-stdnum", "rapidocr")
 
 REDACTIONS_SCHEMA = described_schema(
@@ -92,9 +92,10 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
         settings: the settings with which the stage ran.
 
     Returns:
-        `withheld`: why the demonstration must not be exported; empty if it may be exported.
-        `privacy`: see `hash_of_settings`. `found`: kind and policy → number of findings.
-        `detectors`: package → version.
+        - `withheld`: why the demonstration must not be exported; empty if it may be exported.
+        - `privacy`: the hash of the privacy settings, see `hash_of_settings`.
+        - `found`: kind and policy → number of findings.
+        - `detectors`: package with detectors → version.
     """
     state = load_json(redactions / STATE_FILE)
     return {
@@ -106,13 +107,13 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
 
 def is_shown_redacted(store: Store, demonstration: str) -> bool:
-    """Whether the demonstration has a redacted copy; its video must not be shown then."""
+    """Whether the demonstration has a redacted copy, so that its video must not be shown."""
     version = store.current(f"{REDACTIONS}/{demonstration}")
     return version is not None and is_redacted(version)
 
 
 def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Describes policy, detectors and numbers of findings for a dataset card.
+    """Describes the policy, the detectors and the numbers of findings for a dataset card.
 
     Returns an empty text if the policy is the default and nothing was found.
 
@@ -148,8 +149,10 @@ def open_shown(
     """Opens the redacted copy of a trajectory, or the trajectory if it has no redacted copy.
 
     Args:
-        settings: if their policies remove private data, the trajectory must have been searched with
-            these settings. None: no such condition.
+        store: the store with the outputs of all stages.
+        demonstration: id of the demonstration.
+        settings: the privacy settings of the caller. If their policies remove private data, the
+            trajectory must have been searched with the same settings. None allows any settings.
 
     Returns:
         The folder that may be shown, and the version of the original trajectory.
@@ -171,29 +174,29 @@ def open_shown(
 
 
 class _RecordingSecrets(NamedTuple):
-    """The facts of a recording that a search for private data needs; see `Redaction`."""
+    """The facts about a recording that a search for private data needs (see `Redaction`)."""
 
     passwords: frozenset[str]  # typed into password fields
-    country: str  # ISO 3166 code, for telephone numbers without prefix
+    country: str  # ISO 3166 code, assumed for telephone numbers without a country code
     key: bytes  # key of the HMAC hashes in the findings
 
 
 _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
-"""Prepares the search of a trajectory: takes its folder and the settings."""
+"""Prepares the search for private data, given the folder of a trajectory and the settings."""
 
 
 def _review_source(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns a function that prepares the search, and a fingerprint of people's marks."""
+    """Returns a function that prepares the search, and a fingerprint of the boxes people marked."""
     boxes_by_step = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
     marks = Marks()
     for step, boxes in boxes_by_step.items():
         once_private = {box for box, is_private in boxes if is_private}
         added = list[ScreenshotBox]()
         kept = list[ScreenshotBox]()
-        # `dict` keeps the last statement about each box. A box whose mark people withdrew is in
-        # neither list, so that detectors may still cover it.
+        # `dict` keeps the last statement about each box. If people marked a box and later withdrew
+        # the mark, the box is in neither list, so detectors may still cover it.
         for box, is_private in dict(boxes).items():
             if is_private:
                 added.append(box)
@@ -211,8 +214,8 @@ def _review_source(
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _OpenRedaction:
     """Returns a function that prepares the search of a folder for private data.
 
-    The function reads the recording when it is first called. The pipeline makes many such functions
-    only to check whether outputs are up to date; this check must not read any recording.
+    The function reads the recording only when it is first called. The pipeline creates many such
+    functions just to check whether outputs are up to date, which must not read any recording.
     """
 
     @cache
@@ -241,7 +244,7 @@ Statement = TypeVar("Statement", bound=BaseModel)
 def cleaner(
     store: Store, settings: PrivacySettings, demonstration: str
 ) -> Callable[[Statement], Statement]:
-    """Returns a function that redacts statements of people and models about a demonstration.
+    """Returns a function that redacts what people and models stated about a demonstration.
 
     Raises:
         StorageError: the demonstration has no trajectory.
@@ -288,7 +291,7 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _counts_by_kind(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    """Returns `kind (policy)`, such as `email (redact)` → number of findings, sorted."""
+    """Returns the number of findings for each `kind (policy)`, such as `email (redact)`, sorted."""
     counts = Counter[str]()
     for finding in findings:
         counts[f"{finding['kind']} ({finding['policy']})"] += 1
@@ -296,7 +299,7 @@ def _counts_by_kind(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
 
 
 def _detector_versions() -> Mapping[str, str]:
-    """Returns package → version of the installed packages with detectors."""
+    """Returns the versions of the installed packages with detectors, by package name."""
     versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -312,9 +315,9 @@ def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that redactions.json has the values of this build, and finds unexpected files.
+    """Checks that redactions.json has the values of this build, and that no files are unexpected.
 
-    If the output has a redacted copy, all files are expected.
+    The files are checked only if the output has no redacted copy.
     """
     problems: list[Problem] = []
     if not _has_copy(out):
@@ -340,7 +343,7 @@ def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that the redacted copy is a valid trajectory and that its texts have no secret."""
+    """Checks that the redacted copy is a valid trajectory, and that its texts have no secrets."""
     if not _has_copy(out):
         return []
     problems = errors(validate_trajectory(out, inputs.demonstration))
@@ -348,7 +351,7 @@ def _check_copy(inputs: RecordingInputs, out: Path) -> list[Problem]:
     redaction.find_in_texts()
     for finding in redaction.findings:
         is_removed = finding["policy"] in {"redact", "drop"}
-        # The placeholder `<password>` is reported by the detector `secret_field`.
+        # The detector `secret_field` reports only the placeholder `<password>`.
         if is_removed and finding["detector"] != "secret_field":
             message = f"a text of the kind {finding['kind']} was not removed"
             problems.append(Problem("not_redacted", finding["place"], message, remedy=_REPORT))

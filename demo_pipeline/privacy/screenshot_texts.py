@@ -15,30 +15,30 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Pixels; RapidOCR scales larger images down. With a smaller limit, letters of 11 pixels in 4K
-# screenshots were not recognised (measured).
+# Largest side of an image, in pixels, that RapidOCR does not scale down. With a smaller limit,
+# letters of 11 pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
-_BAND = 300  # rows of a screenshot that are recognised at once
-_OVERLAP = 48  # rows that two bands share: more than the height of a line
-# Larger differences of colour values (0 to 255) are changes. The noise of a video encoder on a
-# still screen is smaller.
+_BAND = 300  # number of rows of a screenshot that are recognised at once
+_OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line
+# Largest difference of colour values, from 0 to 255, that is not a change. The noise of a video
+# encoder on a still screen is smaller.
 _CHANGED = 16
-# Maximum number of cached results for each band. These are the results of the last and the current
-# screenshot, each without and with covered boxes.
+# Largest number of cached results for each band: those of the last and the current screenshot, each
+# without and with covered boxes.
 _MOST_CACHED = 4
 
 
 class TextLine(NamedTuple):
-    """A recognised line: its text, its box, and its words with their boxes."""
+    """A recognised line of text, its box, and its words with their boxes."""
 
     text: str
     box: ScreenshotBox
     words: tuple[tuple[str, ScreenshotBox], ...]
 
     def boxes_of(self, start: int, end: int) -> list[ScreenshotBox]:
-        """Returns the boxes of the words that contain characters `start` to `end`.
+        """Returns the boxes of the words with characters from `start` to before `end`.
 
-        Returns the box of the whole line if the place of a word in the text is unknown.
+        Returns the box of the whole line if the position of a word in the text is unknown.
         """
         boxes = list[ScreenshotBox]()
         place = 0
@@ -96,16 +96,16 @@ class ScreenshotReader:
     differs from the same band of the last screenshots.
     """
 
-    # First row of a band → its last images, each with its recognised lines.
+    # First row of a band → the band in the last screenshots, each with its recognised lines.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, screenshot: BgrImage) -> list[TextLine]:
         """Returns the recognised lines of a screenshot.
 
-        Bands are recognised better than whole screenshots: a single line of 11 pixels on a 1080p
-        screen was found in 4 of 4 bands, but in 0 of 4 whole screenshots. Bands overlap, so that a
-        line that the edge of a band cuts is whole in the next band. A line that is whole in two
-        bands is returned twice.
+        The screenshot is searched in bands, because text is recognised better there: a single line
+        of 11 pixels on a 1080p screen was found in 4 of 4 bands, but in 0 of 4 whole screenshots.
+        Bands overlap, so that a line at the edge of a band is complete in the next band. A line
+        that is complete in two bands is returned twice.
 
         Args:
             screenshot: BGR, shape (height, width, 3).
@@ -162,7 +162,7 @@ def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
 
 
 def load_screenshot(path: Path) -> BgrImage | None:
-    """Returns an image file as BGR, or None if it cannot be decoded."""
+    """Reads an image file as BGR. Returns None if the file cannot be decoded."""
     screenshot: BgrImage | None = cv2.imread(str(path), cv2.IMREAD_COLOR)
     return screenshot
 

@@ -1,8 +1,9 @@
-"""Takes the request of each action from its first frame to its screenshot.
+"""Chooses and writes the screenshot of each action while the video is decoded.
 
-A request is *pending* before the first frame of its span, *open* while the decode pass shows frames
-of the span, and *answered* when the span is over. The answer for a pause is held until the next
-action shows whether the pause may have been a wait.
+Each action has a *request* for a frame in a span of the video. The request is *pending* before the
+first frame of its span, *open* while frames of the span are decoded, and *answered* when the span
+is over. The answer for a pause is held until the next action shows whether the person may have
+waited for the screen during the pause.
 """
 
 from collections import deque
@@ -30,32 +31,32 @@ from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 
-# Maximum number of comparisons (of an action with its scan) that wait until the scan's scale is
-# known. Each comparison holds up to four screens; a screen takes 0.5 MB in 1080p.
+# Maximum number of comparisons that wait until the scale of an accessibility scan is known. Each
+# comparison holds up to four screens. A screen takes 0.5 MB in 1080p.
 MOST_HELD = 16
 
 Requests = Sequence[FrameRequest]
 Rescaled = Callable[[float | None], Requests]
-"""Makes the requests of all actions for a scale, by which the boxes of all trees are multiplied.
+"""Creates the requests of all actions for one scale, by which the boxes of trees are multiplied.
 
 For the scale None, no target has a box.
 """
 
 
 class ScaledRequests:
-    """Makes a request for each action at each scale that the boxes of its tree may have.
+    """Creates the requests of the actions at each scale that the boxes of their trees may have.
 
     Some recorders log accessibility trees in other units than the pointer. The *scale* is the
     factor by which the boxes of such a tree must be multiplied; it is 1 for most trees.
 
     Args:
-        screen: the parts of the recording; the decode pass may add some.
-        requests: in the order of the actions, for the scale 1.
-        rescaled: makes the requests for other scales.
+        screen: the canvas of each part of the recording. Parts may be added during decoding.
+        requests: the requests for the scale 1, in the order of the actions.
+        rescaled: creates the requests for other scales.
 
     Attributes:
         current: the requests for the scale 1, in the order of the actions. When the screen's size
-            changes, the later requests are made again.
+            changes, the later requests are created again.
     """
 
     def __init__(self, screen: ScreenParts, requests: Requests, rescaled: Rescaled) -> None:
@@ -67,7 +68,7 @@ class ScaledRequests:
 
     @property
     def scales(self) -> list[float | None]:
-        """The scales for which requests were made so far."""
+        """The scales for which requests were created so far."""
         return list(self._by_scale)
 
     def of(self, index: int, scale: float | None) -> FrameRequest:
@@ -77,11 +78,11 @@ class ScaledRequests:
         return self._by_scale[scale][index]
 
     def is_outdated(self) -> bool:
-        """Whether parts were added to the screen after the requests were made."""
+        """Whether parts were added to the screen after the requests were created."""
         return len(self._screen) > self._parts
 
     def renew(self, indexes: Collection[int]) -> None:
-        """Makes the requests of these actions again, with the current parts of the screen."""
+        """Creates the requests of these actions again, with the current parts of the screen."""
         self._parts = len(self._screen)
         self._by_scale = {1.0: self._rescaled(1.0)}
         for index in indexes:
@@ -94,20 +95,25 @@ class _PendingRequest:
 
     Attributes:
         request: the request for the scale 1.
-        choosers: a chooser for each scale that the tree may have; empty before the first frame.
+        choosers: a `FrameChooser` for each scale that the action's tree may have. Empty before the
+            first frame of the span.
     """
 
     request: FrameRequest
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale, else the chooser for a target without a box."""
+        """Returns the chooser for a scale.
+
+        If there is none, returns the chooser for a target without a box or, if that is missing
+        too, the chooser for the scale 1.
+        """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
 
 class _HeldPause(NamedTuple):
-    """The answer for a pause, held until it is known whether the pause may have been a wait."""
+    """The answer for a pause, held until it is known whether the person may have waited."""
 
     chooser: FrameChooser
     choice: FrameChoice
@@ -115,7 +121,7 @@ class _HeldPause(NamedTuple):
 
 
 class _HeldComparison(NamedTuple):
-    """An action that will be compared with its scan when the scale of the scan is known."""
+    """A comparison of an action with its scan that waits until the scan's scale is known."""
 
     scan: ScannedTarget
     action_index: int
@@ -123,11 +129,13 @@ class _HeldComparison(NamedTuple):
 
 
 class _TargetComparisons:
-    """Compares the screen of each action with that of its scan, once the scan's scale is known.
+    """Compares the screen of each action with the screen of its scan.
+
+    A comparison is postponed until the scale of the scan is known.
 
     Args:
         comparison: compares the screens.
-        requests: contain the targets for each scale.
+        requests: the requests, with the boxes of the targets at each scale.
     """
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
@@ -141,13 +149,14 @@ class _TargetComparisons:
     ) -> bool:
         """Whether the target of an action was certainly redrawn since its scan.
 
-        False if the next scan may still confirm the scale of this action's scan. The comparison is
-        then made later, by `compare_held`. False also if the scale remains in doubt.
+        Returns False if the scale of the scan is in doubt. If a later scan may still confirm the
+        scale, `compare_held` makes the comparison later.
 
         Args:
-            scan: the action's scan; None if it has none.
+            scan: the action's scan, or None if the action has none.
             index: the index of the action.
-            screens: the screens of the action and of the scan; None without a scan or its frames.
+            screens: the screens of the action and of the scan, or None if there is no scan or a
+                frame is missing.
         """
         if scan is None or screens is None:
             return False
@@ -160,9 +169,10 @@ class _TargetComparisons:
         return self._comparison.compare(self._requests.of(index, scale), screens)
 
     def compare_held(self, *, is_end: bool = False) -> None:
-        """Makes the held comparisons whose scale is known by now.
+        """Makes the postponed comparisons if their scale is known now.
 
-        At the end of the video, or when `MOST_HELD` comparisons are held, all of them are made.
+        At the end of the video, or when `MOST_HELD` comparisons are postponed, all of them are
+        made.
         """
         held = self._held
         if held and self._scales.is_open(held[0].scan.event_index):
@@ -175,25 +185,25 @@ class _TargetComparisons:
 
 
 class ActionFrames:
-    """Shows frames to the open requests and writes the screenshots, as an observer.
+    """The observer of the decoded frames that chooses and writes the screenshots of all actions.
 
-    The scale of a tree is known only after the frame of its scan. If this frame comes after the
-    first frames of a request, the request has a chooser for each possible scale, and another one
-    for a target without a box.
+    The scale of an accessibility tree is known only after the frame of its scan. If this frame
+    comes after the first frames of a request, the request has a chooser for each possible scale,
+    and another chooser for a target without a box.
 
     Args:
-        requests: of all actions.
-        fallback: replaces choices that the video does not support.
+        requests: the requests of all actions.
+        fallback: replaces a chosen frame that is too old or after which frames did not decode.
         writer: writes the screenshot of an answered request.
-        scanned: compares the screen of an action with that of its scan. `scanned` must see each
-            frame before this observer does.
+        scanned: compares the screen of an action with the screen of its scan. `scanned` must see
+            each frame before this observer does.
         typed: compares the screen before and after typing.
-        waits: decides which pauses may be waits.
+        waits: decides during which pauses the person may have waited for the screen.
         private: knows when the screen was dark.
-        frame_s: usual distance of two frames, seconds.
+        frame_s: usual interval between two frames, seconds.
 
     Attributes:
-        requests: the requests of all actions, in the form in which they were answered.
+        requests: the requests of all actions at the scale 1, as they were answered.
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
@@ -254,14 +264,15 @@ class ActionFrames:
     def result(
         self, misplaced: Collection[int], hovers: Sequence[Hover], clock: Clock
     ) -> tuple[list[Screenshot], list[Wait]]:
-        """Returns a screenshot for each request, in their order, and the waits.
+        """Returns the screenshot of each request, in order, and the waits.
 
         Call it after the last frame.
 
         Args:
-            misplaced: indexes of actions whose request has a canvas that turned out to be wrong.
-                A wait is left out if its pause or the action after the pause is one of these.
-            hovers: presses on content that the pointer opened; waits for such content are left out.
+            misplaced: indexes of the actions whose request was created with a wrong canvas. A wait
+                is left out if its pause or the action after the pause is one of these actions.
+            hovers: presses on content that the resting pointer opened. Waits for this content are
+                left out.
             clock: the clock of the recording.
         """
         while self._unanswered:
@@ -282,20 +293,20 @@ class ActionFrames:
         return [self._screenshots[request.action_index] for request in self.requests], waits
 
     def forget(self, misplaced: Collection[int]) -> None:
-        """Drops the comparisons of actions (by index) that were made at a wrong place."""
+        """Drops the comparisons of the actions with these indexes, which used a wrong canvas."""
         for index in misplaced:
             self._scanned.leave_out(self.requests[index])
             self._typed.places.pop(index, None)
 
     def _renew_requests(self) -> None:
-        """Makes requests again that had no frame yet when the size of the screen changed."""
+        """Creates new requests, after a change of the screen, for actions without a frame yet."""
         not_begun = [pending for pending in self._unanswered if not pending.choosers]
         self._scaled.renew([pending.request.action_index for pending in not_begun])
         for pending in not_begun:
             pending.request = self.requests[pending.request.action_index]
 
     def _begin(self, pending: _PendingRequest) -> None:
-        """Makes the choosers of a request, if it has none yet."""
+        """Creates the choosers of a request, if it has none yet."""
         if pending.choosers:
             return
         request = pending.request
@@ -311,7 +322,10 @@ class ActionFrames:
             pending.choosers[scale] = FrameChooser(self._scaled.of(request.action_index, scale))
 
     def _answer(self, pending: _PendingRequest) -> None:
-        """Chooses the frame of a request; writes the screenshot, or holds a pause's answer."""
+        """Chooses the frame of a request and writes its screenshot.
+
+        The answer for a pause is held instead.
+        """
         self._begin(pending)
         request: FrameRequest = pending.request
         index = request.action_index
@@ -340,7 +354,7 @@ class ActionFrames:
     def _is_continued(
         self, request: FrameRequest, chooser: FrameChooser, choice: FrameChoice
     ) -> bool:
-        """Whether an action only continues, on the same screen, the typing of the action before."""
+        """Whether an action only continues the typing of the last action on the same screen."""
         if not request.continued or self._private.was_dark(request.since, request.press):
             return False
         if request.after_long_rest:
@@ -348,14 +362,14 @@ class ActionFrames:
         return not self._continued_typing.is_replaced(choice.frame, chooser.latest)
 
     def _settle_pause(self, index: int) -> None:
-        """Writes the screenshot of a pause if it may have been a wait, and releases its frame."""
+        """Writes the screenshot of a pause if the person may have waited, and drops its frame."""
         chooser, choice, screens = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
             self._comparisons.is_redrawn(chooser.request.scan, index, screens)
             self._screenshots[index] = self._writer.write(chooser, choice)
 
     def _leave_out_pause(self, index: int) -> None:
-        """Removes the screenshot of a pause that was not a wait."""
+        """Removes the screenshot of a pause during which the person did not wait."""
         if index in self._screenshots:
             self._writer.remove(self._screenshots[index])
         self._scanned.since_scan.pop(index, None)

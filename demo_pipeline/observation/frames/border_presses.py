@@ -1,9 +1,9 @@
 """Decides whether an action at the border of the screen was done there or on another display.
 
-Some recorders log positions on another display as the nearest position on the main display. While
-the pointer is on the other display, the logged positions therefore run along the border. Positions
-run along it, too, when a person pushes the pointer against the border of a single screen. The video
-shows the difference: the pointer comes to the place of the press, or it leaves the video.
+Some recorders log a position on another display as the nearest position on the main display. While
+the pointer is on the other display, the logged positions therefore run along the border. They also
+run along the border when a person pushes the pointer against it. The video shows the difference:
+the pointer either comes to the place of the press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,21 @@ from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, num
 # Width and height of the usual pointer, an arrow, in units of event space. The arrow lies to the
 # right of its hot spot and below it.
 ARROW_PX = (12.0, 20.0)
-# If less than this share of the arrow's area would be inside the screen, a missing arrow proves
-# nothing.
+# A missing arrow proves nothing if less than this share of its area would be inside the screen.
 LEAST_ARROW = 0.5
 
 
 @dataclass(frozen=True)
 class _PointerTest:
-    """Frames that show whether the pointer came to the place of an action.
+    """The frames that show whether the pointer came to the place of an action.
 
     Attributes:
         action_index: row of actions.parquet.
-        place: of the press or the release, video pixels.
-        origin: where the pointer is in the frame `before`, video pixels.
+        place: place of the press or the release, video pixels.
+        origin: place of the pointer in the frame `before`, video pixels.
         scale: video pixels per unit of event space.
         before: index of a frame before the pointer came near the place.
-        at: ascending indexes of frames at whose times, by the log, the pointer is at the place.
+        at: ascending indexes of frames in which the pointer is at the place, according to the log.
     """
 
     action_index: int
@@ -56,12 +55,12 @@ class _PointerTest:
 
 
 class BorderPresses:
-    """Looks for the pointer in the video at the place of suspected actions, as an observer.
+    """The observer that looks for the pointer at the places of suspected actions.
 
     An action is suspected if the logged positions before it run along a border.
 
     Args:
-        actions: in time order.
+        actions: all actions, in time order.
         pointer: the logged path of the pointer.
         times: (frames,) presentation times of all frames of the video, ascending seconds.
         several_displays: whether meta.json says that the computer has another display.
@@ -99,7 +98,7 @@ class BorderPresses:
         return self._frames.spans
 
     def see(self, frame: Frame) -> None:
-        """Takes the next frame, and runs the tests whose frames are complete."""
+        """Keeps the next frame if a test needs it, and runs the tests whose frames are complete."""
         self._frames.see(frame)
         while self._tests and self._times[self._tests[0].at[-1]] <= frame.time:
             self._compare(self._tests.pop(0))
@@ -109,9 +108,9 @@ class BorderPresses:
     def elsewhere(self) -> list[int]:
         """Returns the indexes of actions that may have been done on another display.
 
-        An action at a border is one of them if the pointer left the video before the action. If
-        there is another display, it is also one of them if no frame shows that the pointer came to
-        the action's place. Call it after the last frame.
+        These are actions at a border before which the pointer left the video. If the computer has
+        another display, they also include actions at a border for which no frame shows that the
+        pointer came to the action's place. Call it after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -135,15 +134,16 @@ class BorderPresses:
         return canvas is not None and any(canvas.on_border(*place) for place, _ in _ends(action))
 
     def _test(self, action_index: int, place: Point, time_ms: float) -> _PointerTest | None:
-        """Returns the test for an action at a place on the border; None without suitable frames.
+        """Returns the test for an action at a place on the border.
 
-        The frames differ in time by at least the clock's uncertainty from the moments at which the
-        pointer comes and leaves.
+        Every frame is further than the clock's uncertainty from the moments at which the pointer
+        comes and leaves. Returns None if there are no such frames, or if the place is not on the
+        border.
 
         Args:
             action_index: row of actions.parquet.
-            place: of the press or the release, event space.
-            time_ms: of the press or the release, epoch milliseconds.
+            place: place of the press or the release, event space.
+            time_ms: time of the press or the release, epoch milliseconds.
         """
         pointer = self._pointer
         path = self._pointer.path
@@ -213,7 +213,7 @@ class BorderPresses:
 
 
 def _ends(action: Action) -> list[tuple[Point, float]]:
-    """Returns the place and time of a pointing action's press, and of the release of a drag.
+    """Returns the place and time of an action's press and, for a drag, of its release.
 
     Places are in event space, times in epoch milliseconds.
     """

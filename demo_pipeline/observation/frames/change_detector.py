@@ -23,14 +23,14 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import Point
 from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, Luma, Span
 
-EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
-# A cell flickers if it changed in more frames than FLICKER_FRAMES, and in a larger share of the
-# quiet time, in which nobody acts, than FLICKER_SHARE. The share alone would be reached too soon
-# while there was little quiet time. In 24 videos, six frames gave the same result as eight, and a
-# video of six seconds has no more quiet frames.
+EFFECT_S = 0.7  # seconds; a change this soon after an action may still be the action's effect
+# A cell flickers if it changed in more than FLICKER_FRAMES frames, and in more than FLICKER_SHARE
+# of the quiet time, in which nobody acts. The minimum of frames is needed because a few changes
+# reach the share while there was little quiet time. In 24 videos, six frames gave the same result
+# as eight, and a video of six seconds has no more quiet frames.
 FLICKER_FRAMES = 6
-# With this share, a clip that played for 11 s still counts as flicker 40 s later (with 0.045 it
-# does not), and a terminal whose output ran for 2 s no longer counts as flicker 2 s later.
+# With this share, a clip that played for 11 s still counts as flicker 40 s later, which it does not
+# with 0.045. A terminal whose output ran for 2 s no longer counts as flicker 2 s later.
 FLICKER_SHARE = 0.035
 
 
@@ -38,14 +38,14 @@ class ChangeDetector:
     """Compares the frames of a recording in order, and ignores cells that flicker.
 
     Args:
-        acting: when somebody acts, or when a change may be the effect of an action. By default
-            always, so that no cell flickers.
+        acting: the spans in which somebody acts, or in which a change may be the effect of an
+            action. By default, a single span covers the whole video, so that no cell flickers.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier; flicker is learnt from them.
+        seen: changes between frames that were decoded earlier, from which flicker is learned.
 
     Attributes:
-        flickering: (rows, columns), true where a cell flickers, judged by the frames so far. None
-            until the first comparison of two frames between which nobody acts.
+        flickering: (rows, columns), true where a cell flickers, according to the frames so far.
+            None until two frames were compared between which nobody acts.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ChangeDetector:
             self._until = -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
-        """Returns the cells that changed between two neighbouring frames, and learns flicker."""
+        """Returns the cells that changed between two successive frames, and updates the flicker."""
         least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
         changed = changed_cells(before.luma, after.luma, least)
         if self._is_quiet(before.time, after.time):
@@ -79,12 +79,12 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Learns flicker from two neighbouring frames that were not compared, if nobody acts."""
+        """Updates the flicker from two successive frames that may not have been compared yet."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """Returns the cells that changed between two frames that are not neighbours.
+        """Returns the cells that changed between two frames that are not successive.
 
         Cells around `pointers` (video pixels) are left out.
         """
@@ -92,7 +92,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames, and flicker was not learnt from them yet."""
+        """Whether nobody acts between two frames, and they were not yet counted for flicker."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

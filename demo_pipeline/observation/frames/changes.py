@@ -19,22 +19,22 @@ from pydantic import Field
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
 
-# OpenCV's own threads would take a quarter of the CPU time and make nothing faster, because every
-# process works on a recording of its own.
+# OpenCV's own threads would take a quarter of the CPU time without making anything faster, because
+# other processes already work on other recordings.
 cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels per side of a cell
-# Brightness differences, of 255:
+# Thresholds for differences of brightness, which is between 0 and 255:
 CHANGED_LEVELS = 10  # codec noise on a still screen is mostly less
 MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach 12 in at most 3 cells
-THRESHOLD = 24  # the difference is less where an encoder refines a still screen
+THRESHOLD = 24  # an encoder that refines a still screen changes it by less
 KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
-# Numbers and shares of changed cells:
-SIGNIFICANT_SHARE = 0.0005  # of all cells; the blink of a text cursor and a typed letter are less
+# Thresholds for the number of changed cells, or their share of all cells:
+SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
 MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
-SMALL_CELLS = 2  # a check mark in a small check box; noise seldom reaches two
-LARGE_SHARE = 0.02  # of all cells; another screen changed 3.9 to 14.8 %, typed letters 0.06 %
-POINTER_PX = 40  # video pixels from the pointer's hot spot; the drawn pointer reaches less far
+SMALL_CELLS = 2  # a check mark in a small check box has 2; noise seldom reaches 2
+LARGE_SHARE = 0.02  # another screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
+POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -45,8 +45,8 @@ class ChangeMap:
     It takes one bit for each cell, which is 4 kB for each frame in 1080p.
 
     Attributes:
-        times: of the frames, video seconds.
-        shape: (rows, columns) of the cells; (0, 0) until two frames were added.
+        times: times of the frames, video seconds.
+        shape: number of rows and columns of cells; (0, 0) until two frames were added.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ChangeMap:
         return len(self._packed)
 
     def add(self, frame: Frame) -> None:
-        """Compares the next frame, in presentation order, with the last one."""
+        """Compares the next frame, in presentation order, with the frame before it."""
         luma = frame.luma
         self.times.append(frame.time)
         if self._last is not None:
@@ -86,7 +86,7 @@ class ChangeMap:
         return (self.times[0] + self.times[-1]) / 2
 
     def only(self, is_chosen: Cells) -> "ChangeMap":
-        """Returns a map with the comparisons that are true in `is_chosen`, which is (frames - 1,).
+        """Returns a map with only the chosen comparisons. `is_chosen` is (frames - 1,).
 
         The map's `times` begin with the earlier frame of the first chosen comparison.
         """
@@ -102,31 +102,31 @@ class ChangeMap:
         return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(frames - 1, bytes): a bit for each cell, set where the cell or a neighbour changed."""
+        """Returns a bit for each cell, set if it or a neighbour changed, (frames - 1, bytes)."""
         return np.stack(self._packed)
 
 
 def with_neighbours(cells: Cells) -> Cells:
-    """Returns the cells and their eight neighbours."""
+    """Returns the cells that are true or have a true cell among their eight neighbours."""
     widened: Cells = cv2.dilate(cells.view(np.uint8), np.ones((3, 3), np.uint8)).view(bool)
     return widened
 
 
 def filled(cells: Cells) -> Cells:
-    """Returns the true cells and the two cells around each; this joins the lines of a text."""
+    """Widens the true cells by two cells on every side, which joins the lines of a text."""
     return with_neighbours(with_neighbours(cells))
 
 
 def connected(cells: Cells, near: Cells) -> Cells:
-    """Returns the true cells that are connected with `near`, also across space between text lines.
+    """Returns the true cells that are connected with a cell of `near`.
 
-    `near`: (rows, columns), true where a connection may begin.
+    Connections may cross the space between lines of text. `near` is (rows, columns).
     """
     return cells & _parts_at(near, filled(cells))
 
 
 def _parts_at(near: Cells, cells: Cells) -> Cells:
-    """Returns those connected parts of `cells` that have a cell in common with `near`."""
+    """Returns the connected parts of `cells` that have a cell in common with `near`."""
     count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
     is_reached = np.zeros(count, bool)
     is_reached[labels[near & cells]] = True
@@ -150,13 +150,14 @@ def _cell_range(low: float, high: float) -> slice:
 
 
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
-    """(rows, columns), true where any sample of a cell changed; a cell has 8 x 8 video pixels.
+    """Returns the cells in which any sample changed, (rows, columns).
 
-    A strip at the right or lower edge that is narrower than a cell is ignored.
+    A cell has 8 x 8 video pixels. A strip at the right or lower edge that is narrower than a cell
+    is ignored.
 
     Args:
         before, after: samples of two frames at a quarter of their size, such as `Frame.luma`.
-        threshold: a sample has changed if its brightness differs by more than this, of 255.
+        threshold: a sample has changed if its brightness (0 to 255) differs by more than this.
     """
     side = BLOCK // SAMPLE_STEP
     rows = before.shape[0] // side
@@ -189,14 +190,14 @@ class Difference:
 
     @property
     def is_large(self) -> bool:
-        """Whether too much of the screen changed for a hover effect."""
+        """Whether more of the screen changed than a hover effect changes."""
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
         """Whether more than noise changed.
 
-        Changes around the pointers, changes connected with them (hover effects), and changes inside
-        the target are ignored.
+        Three kinds of changes are ignored: around the pointers, connected with a pointer (hover
+        effects), and inside the target.
         """
         if not is_notable(self.cells):
             return False
@@ -206,7 +207,7 @@ class Difference:
         return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
 
     def count_away_from(self, pointers: list[Point]) -> int:
-        """Returns how many cells changed, not counting cells around the pointers."""
+        """Returns the number of changed cells that are not around the pointers."""
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
@@ -241,7 +242,7 @@ def _count(cells: Cells) -> int:
     return int(np.count_nonzero(cells))
 
 
-# The rest of this module compares screens in detail. A sample is now the mean of 2 x 2 pixels.
+# The rest of this module compares screens in detail. Here, a sample is the mean of 2 x 2 pixels.
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns) of samples, each 0 or 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
 DETAIL_STEP = HALF  # pixels per side of a sample
@@ -250,20 +251,20 @@ DETAIL_STEP = HALF  # pixels per side of a sample
 # and above, AFTER_POINTER_PX to the right and below. The largest usual pointer is 24 wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
-SHARED_RIM_PX = 4.0  # pixels inside the edge of a box; lines of neighbouring elements reach there
-CHANGED_DETAIL = 32  # of 255; two encodings of the same screen differ by less
-STEPS = 16  # steps of brightness; each is wider than codec noise
+SHARED_RIM_PX = 4.0  # width of the rim inside a box into which neighbouring elements may reach
+CHANGED_DETAIL = 32  # levels of brightness (0 to 255); two encodings of a screen differ by less
+STEPS = 16  # number of brightness intervals; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # changed samples in a digit of small text; a cluster of noise has fewer
 CARET_SAMPLES = 2  # width of a text cursor; a cursor joined with the letter beside it is wider
-RING_SAMPLES = 4  # thickness of a focus ring and of the gap between the ring and its element
+RING_SAMPLES = 4  # thickness of a focus ring together with the gap to its element
 LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
 CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
-# Brightness, of 255. In two encodings, a flat area differs by less than this; a shaded area of a
-# dark theme differs by more.
+# Levels of brightness (0 to 255). In two encodings of a screen, a flat area differs by less than
+# this. An area that is highlighted in a dark theme differs by at least this much.
 SHADED_DETAIL = 8
-SHADED_SAMPLES = 6  # per side; a smaller area is a check mark, a letter or an underline
-SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
+SHADED_SAMPLES = 6  # least side length; a smaller area is a check mark, a letter or an underline
+SOLID_SHARE = 0.5  # least share of changed samples in a highlight; letters cover about a third
 EDGE_SAMPLES = 24  # least height of a straight edge; letters are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
@@ -274,7 +275,7 @@ class ScreenDetail:
 
     Attributes:
         detail: (rows, columns) uint8, the luma; each sample is the mean of 2 x 2 pixels.
-        time: of the frame, video seconds.
+        time: time of the frame, video seconds.
     """
 
     detail: Luma
@@ -292,13 +293,13 @@ ChangedBox = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class ContentChanges:
-    """The content that differs between two screens; a highlight does not replace content.
+    """The content that differs between two screens. A highlight is not a change of content.
 
     Attributes:
-        regions: tight boxes, about one for each line of text.
+        regions: tight boxes of the changed content, about one for each line of text.
         panels: boxes of changes with straight edges, such as a menu, a dialog or an image.
-        replaced: (rows, columns) of samples, 1 where content was replaced; None if nothing changed,
-            or if the mask was dropped to save memory.
+        replaced: mask (rows, columns) of samples, 1 where content was replaced. None if nothing
+            changed, or if the mask was dropped to save memory.
     """
 
     regions: tuple[ChangedBox, ...] = ()
@@ -310,7 +311,7 @@ class ContentChanges:
         return bool(self.regions or self.panels)
 
     def touch(self, box: PixelBox) -> bool:
-        """Whether anything inside a box was replaced; the rim of the box is ignored."""
+        """Whether content inside a box was replaced. The rim of the box is ignored."""
         if self.replaced is None:
             return False
         rim_x = min(SHARED_RIM_PX, box.width / 6)
@@ -319,7 +320,7 @@ class ContentChanges:
         return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
     def cover(self, x: float, y: float) -> bool:
-        """Whether a point lies on replaced content, or between two lines of such content."""
+        """Whether a point lies on replaced content, or between two lines of replaced content."""
         if self.replaced is None:
             return False
         if any(PixelBox(*panel).contains(x, y) for panel in self.panels):
@@ -343,14 +344,16 @@ def content_changes(
 ) -> ContentChanges:
     """Returns the content that differs between two screens of the same size.
 
-    Highlights are left out. In a highlighted row the letters stay, so all samples of one brightness
-    change to the same new brightness. In replaced content, samples of one brightness change to many
-    different ones.
+    Highlights are left out. In a highlighted row the letters stay, so all samples of the same
+    brightness change to the same new brightness. In replaced content, samples of the same
+    brightness change to many different values.
 
     Args:
-        before, after: the two screens, as `ScreenDetail.detail`.
-        pointers: changes under a pointer drawn at these points are ignored, video pixels.
-        flickering: changes in these cells (`BLOCK` pixels per side) are ignored; None: no cells.
+        before, after: `ScreenDetail.detail` of the two screens.
+        pointers: positions of the pointer, video pixels. Changes under the drawn pointer are
+            ignored.
+        flickering: cells (`BLOCK` pixels per side) in which changes are ignored. None if there
+            are none.
         pointer_scale: size of the drawn pointer relative to its usual size in pixels.
     """
     changed = _differ(before, after, CHANGED_DETAIL)
@@ -361,7 +364,8 @@ def content_changes(
     replaced = np.zeros_like(changed)
     panels = []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
-        if _is_ring(inside):  # on a screen of high resolution, round corners look like content
+        # On a screen of high resolution, the round corners of a ring would look like content.
+        if _is_ring(inside):
             continue
         content = _content(before[part], after[part], inside)
         if not content.any():
@@ -391,7 +395,7 @@ def shaded_areas(
 
 
 def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
-    """Returns a mask of the samples that differ by more than the threshold, of 255."""
+    """Returns a mask of the samples whose brightness differs by more than `threshold` levels."""
     difference = cv2.absdiff(before, after)
     return np.asarray(cv2.threshold(difference, threshold, 1, cv2.THRESH_BINARY)[1], np.uint8)
 
@@ -426,8 +430,8 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
     The test for a highlight also looks at the neighbours of changed samples. Around replaced text,
-    these neighbours are unchanged background. Around a highlight, they lie at the highlight's rim,
-    where a sample mixes inside and outside; the rim of a solid change is therefore left out.
+    these neighbours are unchanged background. Around a highlight, they lie at its rim, where a
+    sample mixes colors from inside and outside. The rim of a solid change is therefore left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -454,9 +458,9 @@ def _is_solid(changed: Mask) -> bool:
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """Returns a mask of the samples that changed in another way than most of equal brightness.
+    """Returns a mask of the samples that changed unlike most samples of the same brightness.
 
-    `near`: mask of the samples that are compared.
+    `near` is a mask of the samples that are compared.
     """
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
@@ -464,9 +468,9 @@ def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """Returns a mask of the samples whose `result` brightness is unusual for their `source` one.
+    """Returns a mask of the samples whose result is unusual for the brightness of their source.
 
-    `pairs`: (steps, steps) number of samples by their brightness in the source and in the result.
+    `pairs` is (steps, steps), the number of samples for each brightness in source and result.
     """
     middles = (pairs.argmax(axis=1) * STEP_LEVELS + STEP_LEVELS // 2).astype(np.uint8)
     usual = cv2.LUT(source, np.repeat(middles, STEP_LEVELS))
@@ -499,8 +503,8 @@ def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     menu is not part of the menu's panel.
 
     Args:
-        changed: mask of the part.
-        part: its place on the screen.
+        changed: mask of the samples that changed in the part.
+        part: place of the part on the screen.
     """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
         return []
@@ -541,9 +545,9 @@ def connected_parts(
     Parts come row by row, in the order of the blocks of 2 x 2 samples in which they begin.
 
     Args:
-        mask: (rows, columns).
+        mask: mask of the samples, (rows, columns).
         gap: samples (horizontally, vertically) by which each part is widened on every side. Parts
-            that touch when they are widened are connected.
+            that touch each other after the widening are connected.
         least_samples: parts with fewer samples are left out.
     """
     left, top, columns, rows = cv2.boundingRect(mask)
@@ -552,8 +556,8 @@ def connected_parts(
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
     labels = cv2.connectedComponents(widened, connectivity=8)[1]
-    # Outlines take an eighth of the time of OpenCV's own statistics. A part with holes has several
-    # outlines; the largest is the outer one.
+    # Boxes from outlines take an eighth of the time of OpenCV's statistics of connected components.
+    # A part with holes has several outlines; the largest is the outer one.
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:
         x, y = outline[0, 0].tolist()

@@ -1,8 +1,8 @@
-"""Decides whether typing went on over the same screen, or over a window with new content.
+"""Decides whether a person went on typing on the same screen or in a window with new content.
 
-A pager, an editor or a form replaces the content of its window, and the person looks at it before
-typing goes on. Content that only scrolls, like the output of a program in a terminal, is still the
-same screen.
+A pager, an editor or a form replaces the content of its window, and the person looks at the new
+content before typing again. Content that only scrolls, like the output of a program in a terminal,
+is still the same screen.
 """
 
 from typing import Any, NamedTuple
@@ -24,22 +24,22 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
-# The content is replaced if at least this share of the window's height changed, or of the screen's
-# height if no window is found. Pagers and editors changed 0.68 to 0.88.
+# The content counts as replaced if at least this share of the window's height changed. If no window
+# is found, the height of the screen is used. Pagers and editors changed 0.68 to 0.88.
 REPLACED_HEIGHT = 0.5
 # Least height of a window, as a share of the screen's height. A field of one line has 0.03, a
 # terminal at least 0.25.
 LEAST_WINDOW = 0.1
-BLANK_LEVELS = 12  # of 255; the background of a window varies by less
-FLOWING_S = 0.2  # seconds; while a program writes its output, the screen rests for a shorter time
-ROW_GAP = 9  # rows; up to so many equal rows between changed ones (blank lines) count as changed
-DIFFERENT_SAMPLES = 2  # differing samples in a changed row; a text cursor and noise have fewer
-# Least share of the rows with content that must be the same after scrolling. Output whose lines
-# differ only in their digits kept 0.35.
+BLANK_LEVELS = 12  # levels of brightness (0 to 255) by which a window's background varies at most
+FLOWING_S = 0.2  # seconds; a program that writes its output pauses for less than this
+ROW_GAP = 9  # up to this many unchanged rows between changed rows, such as blank lines, are ignored
+DIFFERENT_SAMPLES = 2  # least number of differing samples in a row; a text cursor has fewer
+# Least share of the rows with content that must be the same after scrolling. In output whose lines
+# differ only in their digits, 0.35 of the rows were the same.
 KEPT_SHARE = 0.8
 MOST_COLUMNS = 96  # maximum number of compared columns; a line of text has at least 100
-# Least share of the rows with content that must overlap after scrolling. Fewer rows may be the same
-# by chance.
+# Least share of the rows with content that both screens must show after scrolling. Fewer rows may
+# be the same by chance.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
@@ -49,8 +49,8 @@ class _Screen(NamedTuple):
     """The screen in a screenshot.
 
     Attributes:
-        quartered: the luma, as `Frame.quartered`.
-        rows: the luma at every row and every 4th column.
+        quartered: the frame's `Frame.quartered`.
+        rows: the luma of every row at every 4th column.
     """
 
     quartered: Luma
@@ -66,22 +66,26 @@ class ContinuedTyping:
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
-        """Takes an action's screenshot and its press (in video pixels; None for keys)."""
+        """Stores the screenshot of an action as the last one.
+
+        `pressed` is the place of a press, in video pixels. It is None for keys.
+        """
         self._last_screen = None
         if frame is not None:
             self._last_screen = _Screen(frame.quartered, frame.samples(1))
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Records when the screen last changed before typing goes on; flickering cells count."""
+        """Records the time of the last change before typing goes on, even of flickering cells."""
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
 
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
         """Whether a frame shows another screen than the last screenshot.
 
-        If the window that was clicked last can be found, only this window is compared. `latest` is
-        the last frame before the typing went on.
+        If the window that was clicked last can be found, only this window is compared. While a
+        program writes its output, the result is False. `latest` is the last frame before the
+        person went on typing.
         """
         flows = latest is not None and latest.time - self._moved_s < FLOWING_S
         if self._last_screen is None or frame is None or flows:
@@ -109,13 +113,13 @@ class ContinuedTyping:
 
 
 def _window_at(luma: Luma, point: Point) -> PixelBox | None:
-    """Returns the box of the window around a point, in video pixels; None without a window.
+    """Returns the box of the window around a point, video pixels, or None if there is no window.
 
-    A window is an area of a single background brightness that is high enough.
+    A window is an area with one background brightness and at least `LEAST_WINDOW` high.
 
     Args:
         luma: (rows, columns), every row and every 4th column of the frame's luma.
-        point: video pixels.
+        point: a point in the window, video pixels.
     """
     rows, columns = luma.shape
     x = int(point[0]) // SAMPLE_STEP
@@ -141,7 +145,7 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
 
 
 def _differing(before: Luma, after: Luma) -> _Rows:
-    """(rows,), true where two screens differ by more than a text cursor or noise."""
+    """Returns the rows in which two screens differ by more than a text cursor or noise, (rows,)."""
     differs: _Rows = np.count_nonzero(_unlike(before, after), axis=1) >= DIFFERENT_SAMPLES
     return differs
 
@@ -152,10 +156,10 @@ def _unlike(before: Luma, after: Luma) -> Cells:
 
 
 def _is_scrolled(before: Luma, after: Luma) -> bool:
-    """Whether the content only moved up or down, so that most rows of the overlap are the same.
+    """Whether the content only moved up or down.
 
-    Only the rows and columns that differ are compared, because the surroundings of a scrolled
-    window do not move.
+    Most rows that both screens show are then the same. Only rows and columns that differ are
+    compared, because the surroundings of a scrolled window do not move.
     """
     differs = np.flatnonzero(_differing(before, after))
     columns = np.flatnonzero(_unlike(before, after).any(axis=0))
@@ -177,10 +181,12 @@ def _is_scrolled(before: Luma, after: Luma) -> bool:
 
 
 def _is_kept(before: Luma, after: Luma, has_content: _Rows, overlap: slice) -> bool:
-    """Whether most rows of an overlap are the same, and enough of them have content.
+    """Whether most rows with content are the same, for an assumed distance of scrolling.
+
+    Returns False if the overlap has too few rows with content.
 
     Args:
-        before, after: the overlapping rows of the two screens.
+        before, after: the rows that overlap after scrolling, from the earlier and later screen.
         has_content: (rows,), true where a row of the whole later screen has content.
         overlap: the place of the rows `after` in `has_content`.
     """

@@ -1,8 +1,9 @@
 """Decodes the video once and shows each frame to all observers that need it.
 
-An *observer* names the spans of video that it needs, and sees their frames in order. The use of
-memory does not grow with the length of the video, because few frames are held: those of requests
-that are being answered, and those of pauses until it is known whether the pauses may be waits.
+An *observer* names the spans of video that it needs, and sees the frames of these spans in order.
+The memory use does not grow with the length of the video, because only a few frames are held. They
+belong to requests that are being answered, or to pauses, until it is known whether the person
+waited for the screen.
 """
 
 from collections.abc import Collection, Sequence
@@ -53,8 +54,8 @@ from demo_pipeline.observation.frames.video_reader import (
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
-# Milliseconds. If the clock's uncertainty is larger, nothing shows which frames belong to a scan, a
-# scroll or a pause, so scans, scrolls and pauses are not observed.
+# Milliseconds. If the clock's uncertainty is larger, it is not known which frames belong to a scan,
+# a scroll or a pause. Scans, scrolls and pauses are then not observed.
 SURE_MS = 250
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
@@ -72,7 +73,7 @@ class _Observer(Protocol[Seen_contra]):
         """The spans whose frames the observer needs."""
 
     def see(self, seen: Seen_contra, /) -> None:
-        """Takes the next frame in presentation order."""
+        """Processes the next frame in presentation order."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class RecorderFacts:
 
     Attributes:
         possible_stop: the last action, if it may have stopped the recorder.
-        stopped_ms: when the recorder's shortcut was pressed, epoch milliseconds; None: never.
+        stopped_ms: time at which the shortcut that stops the recorder was pressed, epoch
+            milliseconds. None if it was not pressed.
         several_displays: whether meta.json says that the computer has another display.
     """
 
@@ -99,7 +101,7 @@ class DecodeResult:
 
     Attributes:
         evidence: the content of evidence.json.
-        screenshots: the row of frames.parquet for each request, in their order.
+        screenshots: the row of frames.parquet for each request, in the order of the requests.
         stopped: whether `RecorderFacts.possible_stop` stopped the recorder.
         decoded: number of frames decoded.
         digests: SHA-256 of each screenshot, by file name.
@@ -144,14 +146,17 @@ def run_decode_pass(
     """Decodes the video, and writes the screenshots and pictures.parquet into `folder`.
 
     Args:
-        requests: of the actions, for accessibility trees in the units of the log.
-        rescaled: makes the requests for trees in other units.
-        calibration: the pass adds the parts that it finds to the calibration's screen.
+        video: the video.
+        requests: the requests of the actions, if accessibility trees have the units of the log.
+        rescaled: creates the requests for trees in other units.
+        calibration: the clock and the canvas. Parts of the recording with another screen size are
+            added to `calibration.screen` when they are found.
         path: the pointer's positions in the log.
-        actions: in time order.
-        folder: takes NNN.png, final.png and pictures.parquet.
-        private: knows when the screen was dark or locked.
-        desktops: the sizes of the desktop in the scans.
+        actions: the actions, in time order.
+        folder: folder for NNN.png, final.png and pictures.parquet.
+        private: finds the times at which the screen was dark or locked.
+        desktops: the sizes of the desktop in the accessibility scans.
+        recorder: facts about the recorder.
         native: whether to write screenshots in the screen's own size, too.
 
     Raises:
@@ -196,12 +201,13 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     answers: ActionFrames,
     writer: ScreenshotWriter,
 ) -> tuple[list[Screenshot], Evidence]:
-    """Returns the screenshots and the evidence; to be called after the last frame.
+    """Returns the screenshots and the evidence. Call it after the last frame.
 
-    Removes screenshots that turned out to be private or of unknown scale.
+    Removes screenshots that turned out to be private or to have an unknown scale.
     """
     screen = calibration.screen
-    misplaced = _misplaced(actions, requests, screen)  # for observers that used these requests
+    # Some observers used these first requests. `answers` has newer ones.
+    misplaced = _misplaced(actions, requests, screen)
     hovers = observers.hovers.result(misplaced)
     screenshots, waits = answers.result(misplaced, hovers, calibration.clock)
     private_actions, private_stretches = observers.private.result()
@@ -270,7 +276,7 @@ def _without_private(
 
 
 def _misplaced(actions: Sequence[Action], requests: Requests, screen: ScreenParts) -> set[int]:
-    """Returns the indexes of actions whose request has a canvas that turned out to be wrong."""
+    """Returns the indexes of the actions whose request was created with a wrong canvas."""
     return {
         action.action_index
         for action, request in zip(actions, requests, strict=True)
@@ -319,11 +325,12 @@ def _final_frame(
 ) -> FinalFrame:
     """Returns the observer that chooses the frame of final.png.
 
-    This frame lies after the last action and before the recorder was stopped.
+    The frame lies after the last action, and before the recorder was stopped.
     """
     ends = [clock.video_time(action.end_ms) for action in actions]
     until = clock.video_time(stopped_ms) if stopped_ms else float("inf")
-    # With a variable frame rate, the last frame before the stop may be older than the last action.
+    # With a variable frame rate, the last frame before the stop can be earlier than the end of the
+    # last action.
     before_stop = video.times[video.times < until]
     last_shown = float(before_stop[-1] if len(before_stop) else video.times[-1])
     return FinalFrame(min(last_shown, max(ends, default=float("inf"))), until)
@@ -338,9 +345,9 @@ def show_frames(
 ) -> tuple[int, Frame | None]:
     """Decodes the spans of all observers once, and shows each frame to the observers in turn.
 
-    Observers in `single_frames` see every decoded frame, before `observers` do. A frame that only
-    `single_frames` need is not shown to `observers`, because it would come between the frames that
-    `observers` compare.
+    The observers in `single_frames` see every decoded frame, and see it first. A frame that only
+    they need is not shown to `observers`, because it would come between the frames that `observers`
+    compare.
 
     Returns:
         The number of decoded frames, and the last frame that `observers` saw.
@@ -368,12 +375,13 @@ def show_frames(
         if last is not None and diff.is_next:
             detector.learn(last, frame)
         last = frame
-        del diff  # it holds the frame before; a frame held longer makes decoding a tenth slower
+        # Release the frame before. A frame that is held longer makes decoding a tenth slower.
+        del diff
     return count, last
 
 
 def _any_frame(video: RecordedVideo, last: Frame | None) -> Frame:
-    """Returns the last frame that was shown, else the first frame of the video.
+    """Returns `last`, the last frame that was shown, or decodes the first frame of the video.
 
     Raises:
         DemonstrationError: no frame decodes.

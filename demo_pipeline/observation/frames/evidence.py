@@ -37,8 +37,8 @@ class HoverPlace(NamedTuple):
     """A place at which the pointer rested and thereby opened a menu or a card.
 
     Attributes:
-        x, y: of the pointer, event space.
-        since_ms: when the rest began, epoch milliseconds.
+        x, y: position of the pointer, event space.
+        since_ms: time at which the rest began, epoch milliseconds.
     """
 
     x: float
@@ -57,7 +57,7 @@ class Hover(_Frozen):
 
 
 class SinceScanEvidence(_Frozen):
-    """The changes between an action's scan and its screenshot."""
+    """The changes of the screen between the scan before an action and the action's screenshot."""
 
     action_index: int
     scan_event: int = Field(description="line of the scan in the log")
@@ -92,7 +92,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """A scan from which on accessibility trees have other units than before."""
+    """A change of the units of accessibility trees, which begins with a scan."""
 
     scan_event: int = Field(description="line in the log of the first such scan")
     scale: float | None = Field(
@@ -145,17 +145,17 @@ class Evidence(_Frozen):
     )
 
     def screen(self) -> ScreenParts:
-        """Returns the canvas of each part of the recording; nearly every recording has one part."""
+        """Returns the canvas of each part of the recording. Most recordings have only one part."""
         return ScreenParts(tuple(self.parts)) if self.parts else ScreenParts.single(self.canvas)
 
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """Returns the evidence without facts about private actions, but with their indexes.
+        """Returns the evidence without facts about private actions, except for their indexes.
 
         Args:
             private_actions: indexes of the private actions.
-            private_s: (start, end) of the stretches in which they lie, video seconds.
+            private_s: (start, end) of the times that contain the private actions, video seconds.
         """
         update: dict[str, Any] = {
             "dotted": tuple(index for index in self.dotted if index not in private_actions),

@@ -7,24 +7,25 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # seconds after the last action that are searched; a page may still load then
+FINAL_LOOK_S = 15.0  # seconds searched after the last action, in which a page may still load
 FINAL_EFFECT_S = 0.3  # seconds within which an application shows its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
-# A progress bar is a series of at least BUSY_CHANGES small changes, at most BUSY_GAP_S apart.
+# At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the one before, are taken for a
+# progress bar.
 BUSY_GAP_S = 0.45  # seconds; a text cursor blinks more slowly
-BUSY_CHANGES = 4  # changes; fewer may be chance
+BUSY_CHANGES = 4  # number of changes; fewer may be chance
 
 
 class FinalFrame:
-    """Chooses the first frame after the effect of the last action, once the screen is still.
+    """Chooses the first frame in which the screen is still after the effect of the last action.
 
     It is an observer of the decode pass. A series of small changes in quick succession, such as
     those of a progress bar, is part of the effect. A single small change, such as the blink of a
     text cursor, is not.
 
     Args:
-        start: when the last action ended, video seconds.
-        until: when the recorder was stopped, video seconds; later frames are ignored.
+        start: time at which the last action ended, video seconds.
+        until: time at which the recorder was stopped, video seconds. Later frames are ignored.
     """
 
     def __init__(self, start: float, until: float = float("inf")) -> None:
@@ -40,10 +41,11 @@ class FinalFrame:
         return [Span(self._start, max(self._start, min(self._start + FINAL_LOOK_S, self._until)))]
 
     def see(self, diff: FrameDiff) -> None:
-        """Takes the next frame; frames before the end of the last action are skipped."""
+        """Processes the next frame. Frames before the end of the last action are skipped."""
         if not self._start <= diff.frame.time < self._until:
             return
-        if diff.frame.is_black:  # later frames may show more than the last action's effect
+        if diff.frame.is_black:
+            # Frames after a black one may show more than the last action's effect.
             self._until = diff.frame.time
             return
         difference = diff.difference
@@ -53,12 +55,12 @@ class FinalFrame:
         self.add(diff.frame, changed=changed, small=small)
 
     def add(self, frame: Frame, *, changed: bool, small: bool) -> None:
-        """Takes the next frame after the last action, in presentation order.
+        """Processes the next frame after the last action, in presentation order.
 
         Args:
             frame: the frame.
             changed: whether the screen differs notably from the previous frame.
-            small: whether anything differs, even a single letter.
+            small: whether at least a small part of the screen differs, such as a letter.
         """
         self._latest = frame
         if small:
@@ -72,7 +74,10 @@ class FinalFrame:
             self._still_from = frame
 
     def result(self) -> Frame | None:
-        """Returns the first still frame, else the last frame; None if there was no frame."""
+        """Returns the first still frame, or the last frame if the screen did not come to rest.
+
+        Returns None if there was no frame.
+        """
         first = self._still_from
         last = self._latest
         if first is None or last is None or last.time - first.time < FINAL_STILL_S:

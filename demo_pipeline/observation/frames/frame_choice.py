@@ -11,30 +11,29 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
-# Least time from a frame to the approach, seconds. The clock of a video with a constant frame rate
-# is off by less than this (test_exactness.py).
+# Least time from a frame to the start of the pointer's movement towards the target, seconds. The
+# clock of a video with a constant frame rate is off by less than this (test_exactness.py).
 APPROACH_ERROR_S = 0.01
 
 
 class Reason(StrEnum):
     """Says why a frame was chosen or is missing: column `reason_code` of frames.parquet.
 
-    The frame was chosen because …
+    Reasons for the choice of a frame:
 
     - `pre_move`: the screen was still and the pointer had not started towards the target.
-    - `settled`: it is the first frame of the still screen; the pointer was already on its way.
-    - `backoff`: no frame was still, or the best one did not decode; it is the nearest one before
-      the limit.
-    - `first_frame`: it is the first of the video, which starts after the limit but before the
-      press.
-    - `waiting`: it shows the screen one second after the previous action, at the start of a wait.
+    - `settled`: the screen had just become still, while the pointer was already on its way.
+    - `backoff`: no frame was still, or a better frame may not have been decoded. The frame is
+      usually the last one before the limit of the request.
+    - `first_frame`: the video starts after the limit, but before the press. The frame is its first.
+    - `waiting`: the frame shows the start of a wait, one second after the previous action.
 
-    The action has no frame because …
+    Reasons for a missing frame:
 
     - `missing`: no frame of the video shows the screen before the press.
-    - `pause`: it is a pause that was not a wait.
-    - `continued`: it is typing that went on over the same screen.
-    - `recorder_control`: it started or stopped the recorder.
+    - `pause`: the action is a pause during which the person did not wait for the screen.
+    - `continued`: the action continues the typing of the previous action on the same screen.
+    - `recorder_control`: the action started or stopped the recorder.
     - `private`: the screen was dark or locked.
     - `unknown_scale`: the place of the action in the video is unknown.
     """
@@ -53,7 +52,7 @@ class Reason(StrEnum):
 
 
 class FrameChoice(NamedTuple):
-    """The chosen frame (None if there was no candidate), and the reason of the choice."""
+    """The chosen frame, or None if there was no candidate, and the reason for the choice."""
 
     frame: Frame | None
     reason: Reason
@@ -62,9 +61,10 @@ class FrameChoice(NamedTuple):
 class FrameChooser:
     """Chooses the latest still frame before the pointer starts towards the target.
 
-    If the screen changes after that frame, the first frame of the last still stretch is chosen. If
-    no frame is still, the last candidate is chosen. The candidates are the frames from `since` to
-    the limit of the request. A black frame removes the candidates before it.
+    If the screen changes after this frame and becomes still again, the first still frame after the
+    change is chosen. If the screen does not become still, the last candidate is chosen. The
+    candidates are the frames from `since` to `limit` of the request. A black frame removes the
+    candidates before it.
 
     Attributes:
         request: the request that is answered.
@@ -86,7 +86,7 @@ class FrameChooser:
         self._first_after_change: Frame | None = None
 
     def see(self, diff: FrameDiff) -> bool:
-        """Takes the next frame of the span, and returns whether much of the screen changed."""
+        """Processes the next frame of the span. Returns whether much of the screen changed."""
         request = self.request
         frame = diff.frame
         difference = diff.difference
@@ -109,9 +109,9 @@ class FrameChooser:
         return large and changed
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """Whether the pointer is on its way to the target over a screen that was still.
+        """Whether small changes at a frame can be ignored as hover effects of the pointer.
 
-        Small changes are then hover effects of the pointer.
+        This is so if the screen was still, and the pointer is now on its way to the target.
         """
         request = self.request
         return (
@@ -122,7 +122,7 @@ class FrameChooser:
         )
 
     def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Takes the next frame of the span, in presentation order.
+        """Processes the next frame of the span, in presentation order.
 
         Args:
             frame: the frame.
@@ -146,13 +146,13 @@ class FrameChooser:
         self._first_after_change = None
 
     def _take(self, frame: Frame) -> None:
-        """Makes `frame` the best so far; nothing has changed between it and the newest frame."""
+        """Stores `frame` as the best frame so far. The screen has not changed since this frame."""
         self._best = frame
         self._reason = Reason.PRE_MOVE if self._is_early(frame) else Reason.SETTLED
         self._changed_since_best = False
 
     def _is_early(self, frame: Frame) -> bool:
-        """Whether the pointer had not started yet, even if the clock is off by a little."""
+        """Whether the pointer had not started yet at a frame, even if the clock is slightly off."""
         request = self.request
         error_s = 0.0
         if request.approach < request.limit:
@@ -160,7 +160,7 @@ class FrameChooser:
         return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
-        """Returns the best still frame; the last candidate if the screen did not come to rest.
+        """Returns the best still frame, or the last candidate if the screen did not become still.
 
         Call it after the last frame of the span.
         """
@@ -169,6 +169,6 @@ class FrameChooser:
         return FrameChoice(self._best, self._reason)
 
     def seconds_still(self, frame: Frame) -> float:
-        """Returns for how many seconds the screen had been still at `frame`, within the span."""
+        """Returns the time from the last change in the span to `frame`, in seconds."""
         changes = [time for time in self._changes if time <= frame.time]
         return max(0.0, frame.time - max(changes, default=self.request.span.start))

@@ -1,4 +1,4 @@
-"""Pairs each decoded frame with the one decoded before it, and finds the cells that changed."""
+"""Pairs each decoded frame with the frame decoded before it, and finds the cells that changed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +14,10 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Fram
 class FrameDiff:
     """A frame and the frame decoded before it, with the cells in which they differ.
 
-    All observers of the decode pass share it, so that two frames are compared at most once.
+    All observers of the decode pass share this object, so that two frames are compared only once.
 
     Attributes:
-        before: the frame decoded before; None for the first frame.
+        before: the frame decoded before. None for the first frame.
         frame: the newest frame.
         times: (frames,) times of all frames of the video, ascending seconds.
         detector: compares the two frames.
@@ -32,9 +32,9 @@ class FrameDiff:
 
     @cached_property
     def difference(self) -> Difference | None:
-        """The cells that changed; None for the first frame.
+        """The cells that changed. None for the first frame.
 
-        If the video has more frames between the two, changes around the pointer are ignored.
+        If the video has other frames between these two, changes around the pointer are ignored.
         """
         before = self.before
         frame = self.frame
@@ -48,7 +48,10 @@ class FrameDiff:
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Where the pointer may be in the frame, video pixels; empty if almost nothing changed."""
+        """Possible positions of the pointer in the frame, video pixels.
+
+        The list is empty if almost nothing changed, because the positions are not needed then.
+        """
         difference = self.difference
         if difference is not None and difference.count < SMALL_CELLS:
             return []

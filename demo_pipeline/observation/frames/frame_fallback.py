@@ -14,24 +14,24 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# The longest time from the newest candidate to the limit: the larger of the next two values. A
-# candidate that is older does not show how the screen looked at the limit, unless the video has no
-# frame between this candidate and the limit.
-MAX_STALE_S = 0.5  # seconds; chosen, not measured
-MAX_STALE_FRAMES = 2  # frame distances; this value is the larger one if the frame rate is low
+# Maximum time from the newest candidate to the limit of the request; the larger of these two values
+# applies. An older candidate does not show the screen at the limit, unless the video has no frame
+# between this candidate and the limit.
+MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
+MAX_STALE_FRAMES = 2  # frame intervals; the larger value if the frame rate is low
 
 
 class FrameFallback:
-    """Confirms the choice of a chooser, or takes the nearest frame before the limit instead.
+    """Confirms the choice of a `FrameChooser`, or takes the nearest frame before the limit instead.
 
     Args:
         video: the video.
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit, for pauses and for requests
-            without a frame in their span. With a variable frame rate, this frame may be much older
-            than the span.
+        frames: an observer that keeps the last frame before the limit of a request. It does so for
+            pauses, and for requests without a frame in their span. With a variable frame rate, this
+            frame may lie long before the span.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:
@@ -45,10 +45,10 @@ class FrameFallback:
         self.frames: KeptFrames[Frame] = KeptFrames(video.times, numbers, lambda frame: frame)
 
     def confirmed(self, chooser: FrameChooser) -> FrameChoice:
-        """Returns the chooser's choice, corrected if the video does not support it.
+        """Returns the chooser's choice, corrected if frames are missing.
 
-        If there is no chosen frame, or if the candidates are too old, the nearest frame is taken
-        instead. If a better frame may have existed, the chosen frame gets the reason `backoff`.
+        If there is no chosen frame, or if the candidates are too old, the nearest frame before the
+        limit is taken instead. If a better frame may have existed, the reason becomes `backoff`.
         """
         frame, reason = chooser.choice()
         if frame is None or self._is_stale(chooser.request.limit, chooser.latest):
@@ -60,8 +60,9 @@ class FrameFallback:
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether a better frame than the chosen one may have existed.
 
-        This is so if a frame between the chosen one and the limit (or, for `pre_move`, the
-        approach) did not decode, or if the video ended before that time.
+        For the reason `pre_move`, the frames between the chosen one and the start of the pointer
+        are checked. For other reasons, all frames of the request up to the limit are checked. A
+        better frame may have existed if one of them did not decode, or if the video ended earlier.
         """
         request = chooser.request
         begin = frame.time
@@ -79,8 +80,8 @@ class FrameFallback:
     def _is_stale(self, limit: float, latest: Frame | None) -> bool:
         """Whether the newest candidate is too old to show the screen at the limit.
 
-        This is so if frames before the limit did not decode, or if the video ended long before the
-        limit.
+        The reason may be that frames before the limit did not decode, or that the video ended long
+        before the limit.
         """
         times = self._video.times
         number = number_at(times, limit)
@@ -88,8 +89,9 @@ class FrameFallback:
         return latest is not None and due - latest.time > self._max_stale_s
 
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
-        """Returns the nearest frame before the limit, else the first of the video before the press.
+        """Chooses the nearest frame before the limit of a request.
 
+        If the video starts after the limit, the first frame is chosen, if it is before the press.
         The choice has no frame if the press is after the end of the video, or if the nearest frame
         is black or did not decode. `latest` is the newest candidate.
         """

@@ -1,12 +1,12 @@
-"""Makes a frame request for each action: which stretch to decode, and which frames are allowed.
+"""Creates a frame request for each action: the span to decode, and the limits of the choice.
 
 A request is the first of several steps from an action to its screenshot:
 
-1. This module makes the request from the action, the clock, and the target that a scan shows.
-2. decode_pass.py decodes the stretch.
+1. This module creates the request from the action, the clock, and the target that a scan shows.
+2. decode_pass.py decodes the span.
 3. frame_choice.py chooses a frame.
-4. frame_fallback.py replaces a choice that the video does not support.
-5. screenshot_writer.py writes the screenshot and measures the leak.
+4. frame_fallback.py replaces the chosen frame if it is too old or if frames did not decode.
+5. screenshot_writer.py writes the screenshot, and notes whether it shows the pointer at its target.
 
 action_frames.py takes each request through these steps.
 """
@@ -30,27 +30,28 @@ from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
-EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
-LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
+# Seconds from an action until its direct effect is over, such as a pressed button or a menu.
+EARLY_S = 1.0
+LOOK_BACK_S = 0.3  # seconds before the pointer starts in which the screen is checked for changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
 # Upper limit of `lead_seconds`. If the clock's uncertainty is larger, the frame of an action may
 # show the screen before an earlier action, unless the actions are far enough apart.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click on an unknown target; its effect may show there
-# Length of the margin that is decoded before a span, in distances of two frames. With the margin,
-# the first frame of the span can be compared with the frame before.
+RESPONSE_PX = 60  # video pixels around a click on an unknown target in which its effect may show
+# Length of the margin that is decoded before a span, in frame intervals. With the margin, the first
+# frame of the span can be compared with the frame before it.
 SPAN_MARGIN_FRAMES = 1.5
 
 
 @dataclass(frozen=True)
 class ElementUnderAction:
-    """The element of a scan at the place of an action, in one of the windows that overlap there.
+    """The element at the place of an action, in one of the windows that overlap at this place.
 
     Attributes:
-        element: box of the element, of any size; None if the window has no element there.
-        around: boxes of all nodes at the place of the action; any of them may be highlighted.
-        window: box of the window; None if no other window overlaps it there.
-        position: index of the window in the tree; None if no other window overlaps it there.
+        element: box of the element, of any size. None if the window has no element at the place.
+        around: boxes of all nodes at the place. Any of these nodes may be highlighted.
+        window: box of the window. None if no other window overlaps it at the place.
+        position: index of the window in the tree. None if no other window overlaps it at the place.
     """
 
     element: PixelBox | None = None
@@ -68,15 +69,15 @@ class ScannedTarget:
 
     Attributes:
         event_index: line of the scan in the log.
-        begin_ms, end_ms: when the scan began and ended, epoch milliseconds.
+        begin_ms, end_ms: times at which the scan began and ended, epoch milliseconds.
         aim: the element at the place of the action.
         windows: if several windows overlap at this place, the element in each of them. The frame
             shows which window is in front.
-        box: the element's box; None if the element is too large to show where the press will be.
-        marks: (elements, 4) boxes of small named elements; they show whether the tree has the same
+        box: the element's box. None if the element is too large to show where the press will be.
+        marks: (elements, 4), boxes of small named elements. They show whether the tree has the same
             units as the pointer.
-        before_ms: when the previous scan began and ended, epoch milliseconds; None without a
-            previous scan, and for keys.
+        before_ms: times at which the previous scan began and ended, epoch milliseconds. None if
+            there is no previous scan, and for keys.
         window_boxes: boxes of all windows of the scan.
     """
 
@@ -111,30 +112,35 @@ class ScannedTarget:
 
 @dataclass(frozen=True)
 class FrameRequest:
-    """Describes which frame an action needs. Times are video seconds unless they end in `_ms`.
+    """Describes the frame that an action needs.
+
+    Times are video seconds, except for `press_ms`.
 
     Attributes:
         action_index: row of actions.parquet.
-        press: when the action began.
-        since: when the previous action ended; minus infinity for the first action.
-        limit: frames up to this time show the screen before the press. For a pause: a time at
-            which the effect of the previous action is over, but no answer has come yet.
-        approach: when the pointer started towards the target; `limit` if it did not move.
-        target_area: where the pointer counts as being at the target, event space; None for keys.
-        span: the stretch of video to decode.
-        response_box: where even a small change may be the effect of the previous action, video
-            pixels; None if the place of that action is unknown.
-        scan: the latest scan before the action, and its target; None without a scan.
-        point: where a pointing action began, video pixels; None for keys.
-        pause: whether the action is a pause. It gets a screenshot only if it was a wait.
+        press: time at which the action began.
+        since: time at which the previous action ended; minus infinity for the first action.
+        limit: frames up to this time show the screen before the press. For a pause, it is a time
+            after the direct effect of the previous action, and before the content for which the
+            person may have waited.
+        approach: time at which the pointer started towards the target; `limit` if it did not move.
+        target_area: area in which the pointer counts as being at the target, event space. None for
+            keys.
+        span: the span of the video to decode.
+        response_box: area in which even a small change may be the effect of the previous action,
+            video pixels. None if the place of the previous action is unknown.
+        scan: the latest scan before the action, and its target. None if there is no scan.
+        point: place at which a pointing action began, video pixels. None for keys.
+        pause: whether the action is a pause. A pause gets a screenshot only if the person waited
+            for the screen.
         continued: whether the action is typing after a short rest. It gets a screenshot only if the
             screen was replaced during the rest.
-        after_long_rest: whether typing of the same text went on after a long rest. It is a step of
-            its own only if the screen was dark during the rest.
-        press_ms: when the action began, epoch milliseconds.
-        canvas: of the action; None if the screen's resolution is unknown at that time.
-        proven_until: frames up to this time show the screen before the press even if the clock is
-            off by its whole uncertainty; minus infinity if no frame does.
+        after_long_rest: whether the action continues the same text after a long rest. It becomes a
+            step of its own only if the screen was dark during the rest.
+        press_ms: time at which the action began, epoch milliseconds.
+        canvas: the canvas of the action. None if the screen's resolution is unknown at that time.
+        proven_until: frames up to this time show the screen before the press, even if the clock is
+            off by its whole uncertainty; minus infinity if there are no such frames.
     """
 
     action_index: int
@@ -156,7 +162,7 @@ class FrameRequest:
 
     @property
     def target(self) -> PixelBox | None:
-        """The target's box, video pixels; None if it is unknown or large."""
+        """The target's box, video pixels. None if the target is unknown or large."""
         return self.scan.box if self.scan else None
 
 
@@ -164,7 +170,7 @@ def lead_seconds(clock: Clock, grab_s: float) -> float:
     """Returns the least time from a frame to its press, seconds.
 
     It is the longest of `MIN_LEAD_MS`, the clock's uncertainty and `grab_s`, but at most
-    `MAX_LEAD_S`. `grab_s` is the distance of two frames while the screen changes, seconds.
+    `MAX_LEAD_S`. `grab_s` is the interval between frames while the screen changes, seconds.
     """
     lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, grab_s)
     return min(lead, MAX_LEAD_S)
@@ -179,12 +185,15 @@ def request_frames(
     frame_s: float,
     grab_s: float,
 ) -> list[FrameRequest]:
-    """Returns a frame request for each action, in their order.
+    """Returns a frame request for each action, in the order of the actions.
 
     Args:
-        actions: in time order.
-        targets: the scan and the target of an action, by action index.
-        frame_s, grab_s: distance of two frames, mean and while the screen changes, seconds.
+        actions: the actions, in time order.
+        targets: the scan and the target of each action, by action index.
+        path: the pointer's positions in the log.
+        calibration: the clock and the canvas of the recording.
+        frame_s: mean interval between frames, seconds.
+        grab_s: interval between frames while the screen changes, seconds.
     """
     clock = calibration.clock
     screen = calibration.screen
@@ -233,7 +242,7 @@ def request_frames(
 
 
 class _Bounds(NamedTuple):
-    """The times between which a frame is chosen; the fields are those of `FrameRequest`."""
+    """The limits of the choice of a frame. `FrameRequest` describes these fields."""
 
     since: float
     limit: float
@@ -244,10 +253,10 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
     """Returns the times between which the frame of an action is chosen.
 
     Args:
-        clock: of the recording.
-        since: when the previous action ended, video seconds.
-        press: when the action began, video seconds.
-        grab_s: distance of two frames while the screen changes, seconds.
+        clock: the clock of the recording.
+        since: time at which the previous action ended, video seconds.
+        press: time at which the action began, video seconds.
+        grab_s: interval between frames while the screen changes, seconds.
         is_pause: whether the action is a pause.
     """
     uncertainty_s = clock.uncertainty_ms / 1000
@@ -255,8 +264,8 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
         return _Bounds(since, max(press, since + EARLY_S))
     if uncertainty_s <= MAX_LEAD_S:
         return _Bounds(since, press - lead_seconds(clock, grab_s))
-    # The clock is very uncertain. A frame is proven only if it lies between the two actions even
-    # when the clock is off by its whole uncertainty.
+    # The clock is very uncertain. A frame is certain to lie between the two actions only if it
+    # still does so when the clock is off by its whole uncertainty.
     previous_effect_over = since + uncertainty_s + EFFECT_S
     press_not_begun = press - uncertainty_s
     if previous_effect_over <= press_not_begun:
@@ -265,7 +274,10 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
 
 
 def _span(bounds: _Bounds, earliest: float, frame_s: float) -> Span:
-    """Returns the span from `earliest` to the limit, with a frame, but none before `since`."""
+    """Returns the span to decode, from `earliest` to the limit.
+
+    The span is at least one frame long, but does not start before `since`.
+    """
     start = max(bounds.since, min(earliest, bounds.limit - frame_s))
     return Span(start, max(start, bounds.limit))
 
@@ -277,9 +289,10 @@ def without_box(request: FrameRequest) -> FrameRequest:
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    """Returns where the effect of a click may show first, video pixels.
+    """Returns the area in which the effect of a click may show first, video pixels.
 
-    This is the click's target, else a square around the click. None for keys.
+    This is the target of the click or, if it is unknown, a square around the click. Returns None
+    for keys.
     """
     if target is not None or action.x is None or action.y is None:
         return target
@@ -296,7 +309,7 @@ def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
     """Returns ascending, disjoint spans that cover `spans` and a margin before each of them.
 
     The margin is `SPAN_MARGIN_FRAMES` times `frame_s`, so that the first frame of a span can be
-    compared with the frame before.
+    compared with the frame before it.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):

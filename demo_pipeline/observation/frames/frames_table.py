@@ -49,5 +49,5 @@ FRAMES_SCHEMA = described_schema(
 
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Reads frames.parquet from a folder of screenshots; it has a row for each action."""
+    """Reads frames.parquet from a folder of screenshots. Returns a row for each action."""
     return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)

@@ -33,22 +33,22 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds of a rest within which content opens; submenus opened within 1.3
+HOVER_S = 1.5  # seconds of rest after which content has opened; submenus opened within 1.3
 HOVER_REACH_PX = 240  # video pixels from pointer to opened content; submenus began up to 100 away
-HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
-REST_MS = 150  # milliseconds without a move; a pointer on its way rests for less
+HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
+REST_MS = 150  # milliseconds; a pointer on its way to another place stops for less
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
-PRESSED_PX = 16  # video pixels above and below a press; a line of a menu is as high
-ROW_PX = 120  # video pixels to the left and right of a press; the letters of its line are there
-MOST_RESTS = 8  # maximum number of compared rests before a press; the latest ones are taken
-# Correlation of a row before and after a rest. If it is at least this high, the row was only
-# highlighted. Chosen, not measured: a highlighted row keeps its letters.
+PRESSED_PX = 16  # video pixels compared above and below a press; about the height of a menu line
+ROW_PX = 120  # video pixels compared to the left and right of a press, with letters of its line
+MOST_RESTS = 8  # maximum number of rests that are compared for a press; the latest are taken
+# Correlation of a row before and during a rest from which on the row counts as only highlighted. A
+# highlighted row keeps its letters. The value is an estimate.
 LIT_LIKENESS = 0.8
-# Largest share of the opened content that may change until the press. Chosen, not measured: a
-# highlighted row changes a third of a menu with three rows.
+# Maximum share of the opened content that may change until the press. A highlighted row changes a
+# third of a menu with three rows. The value is an estimate.
 GONE_SHARE = 0.6
-# Largest standard deviation of brightness, of 255, in a row without content. Chosen, not measured,
-# above the noise of an encoder.
+# Maximum standard deviation of brightness (0 to 255) in a row without content. The value is an
+# estimate, above the noise of an encoder.
 PLAIN_LEVELS = 4.0
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
@@ -59,14 +59,14 @@ class _Rest:
     """A rest of the pointer before a press.
 
     Attributes:
-        place: of the pointer, video pixels.
-        point: of the pointer, event space.
-        since_ms: when the rest began, epoch milliseconds.
+        place: position of the pointer, video pixels.
+        point: position of the pointer, event space.
+        since_ms: time at which the rest began, epoch milliseconds.
         before_s: a time right before the pointer came, video seconds.
-        during_s: a time late in the rest, video seconds; a menu has opened by then.
-        pointers: where the frames at these two times may show the pointer, video pixels.
-        screen_before: the screen at `before_s`, as `Frame.quartered`.
-        screen_during: the screen at `during_s`, as `Frame.quartered`.
+        during_s: a time late in the rest, when a menu would be open, video seconds.
+        pointers: possible positions of the pointer in the frames at these times, video pixels.
+        screen_before: `Frame.quartered` of the frame at `before_s`.
+        screen_during: `Frame.quartered` of the frame at `during_s`.
     """
 
     place: Point
@@ -85,10 +85,11 @@ class _Press:
 
     Attributes:
         action_index: row of actions.parquet.
-        place: of the press, video pixels.
-        arrives_s: the latest time at which the pointer is not at the press yet, video seconds.
+        place: place of the press, video pixels.
+        arrives_s: the latest time at which the pointer has not yet reached this place, video
+            seconds.
         rests: the pointer's rests before the press, in time order.
-        screen: the screen at `arrives_s`, as `Frame.quartered`.
+        screen: `Frame.quartered` of the frame at `arrives_s`.
     """
 
     action_index: int
@@ -99,13 +100,13 @@ class _Press:
 
 
 class HoverObserver:
-    """Finds the rests of the pointer that opened pressed content, as an observer.
+    """The observer that finds rests of the pointer which opened content that was then pressed.
 
     It compares the screen before each rest, during the rest, and before the next press.
 
     Args:
-        actions: in time order.
-        requests: of the actions, in their order.
+        actions: the actions, in time order.
+        requests: the request of each action, in the same order.
         times: (frames,) times of all frames of the video, ascending seconds.
         pointer: the pointer in the video.
     """
@@ -134,7 +135,7 @@ class HoverObserver:
         self._hovers: list[Hover] = []
 
     def see(self, frame: Frame) -> None:
-        """Takes the next frame in presentation order; most frames are skipped."""
+        """Processes the next frame in presentation order. Most frames are skipped."""
         reached = bisect_right(self._times, frame.time + TIME_TOLERANCE_S)
         if reached == self._next:
             return
@@ -148,9 +149,9 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame for the times at which it is shown; judges presses with all frames.
+        """Stores a frame for each time at which it is shown, and judges presses with all frames.
 
-        The frame is shown before the video time `until`.
+        A player shows the frame until the video time `until`.
         """
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:
@@ -168,8 +169,8 @@ class HoverObserver:
     def _judge(self, press: _Press) -> None:
         """Adds a hover if a rest opened the pressed content.
 
-        The place of this rest may itself be content that an earlier rest opened, as in a submenu.
-        The hover has the places of all these rests.
+        The pointer may have rested on content that an earlier rest opened, as in a submenu. The
+        hover contains the places of all these rests.
         """
         openers: list[_Rest] = []
         place = press.place
@@ -190,7 +191,7 @@ class HoverObserver:
     def result(self, misplaced: Collection[int] = ()) -> tuple[Hover, ...]:
         """Returns the hovers in the order of their presses. Call it after the last frame.
 
-        `misplaced`: indexes of actions whose request has a canvas that turned out to be wrong; they
+        The actions with indexes in `misplaced`, whose requests were created with a wrong canvas,
         are left out.
         """
         return tuple(hover for hover in self._hovers if hover.action_index not in misplaced)
@@ -201,7 +202,7 @@ def waits_without_hovers(
 ) -> list[Wait]:
     """Returns the waits, except waits for content that the pointer itself opened.
 
-    A wait that was over before the pointer came to rest is kept, for example a wait for a page on
+    A wait that was over before the pointer came to rest is kept. An example is a wait for a page on
     which the pointer then opens a menu.
     """
     opened_s = {hover.action_index: clock.video_time(hover.places[0].since_ms) for hover in hovers}
@@ -212,10 +213,11 @@ def waits_without_hovers(
 def _press_after_rest(
     action: Action, request: FrameRequest, pointer: VideoPointer
 ) -> _Press | None:
-    """Returns the press of an action, with the pointer's rests at other places before it.
+    """Returns the press of an action, with the pointer's rests at other places before the press.
 
-    None if the action is no press, or if there is no such rest. Rests within `EFFECT_S` after the
-    previous action are left out, because the screen may still show that action's effect.
+    Returns None if the action is not a press, or if the pointer did not rest elsewhere. Rests
+    within `EFFECT_S` after the previous action are left out, because the screen may still show the
+    effect of the previous action.
     """
     if action.action_type not in _PRESSES or request.point is None or request.canvas is None:
         return None
@@ -270,9 +272,9 @@ def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     stay until the press, and not be a row that was only highlighted.
 
     Args:
-        rest: of the pointer.
-        place: video pixels.
-        at_press: the screen right before the press, as `Frame.quartered`.
+        rest: the rest of the pointer.
+        place: the place, video pixels.
+        at_press: `Frame.quartered` of the frame right before the press.
     """
     before = rest.screen_before
     during = rest.screen_during
@@ -313,7 +315,7 @@ def _is_within(place: Point, part: Cells) -> bool:
 
 
 def _is_replaced(before: Luma, after: Luma) -> bool:
-    """Whether new content is shown: not plain background, and not the same content highlighted."""
+    """Whether new content is shown, and not plain background or the same content highlighted."""
     if after.std() <= PLAIN_LEVELS:
         return False
     if before.std() <= PLAIN_LEVELS:

@@ -10,11 +10,11 @@ Kept = TypeVar("Kept")
 
 
 class KeptFrames(Generic[Kept]):
-    """Keeps a value for each of the chosen frames, as an observer of the decode pass.
+    """An observer of the decode pass that keeps a value for each of the chosen frames.
 
     Args:
         times: (frames,) presentation times of all frames of the video, ascending seconds.
-        numbers: indexes of the frames whose values will be needed.
+        numbers: indexes of the chosen frames.
         keep: computes the value of a frame. Keeping whole frames would make decoding slower.
 
     Attributes:
@@ -31,7 +31,7 @@ class KeptFrames(Generic[Kept]):
         self.spans = [Span(float(time), float(time)) for time in times[self._due[::-1]]]
 
     def see(self, frame: Frame) -> None:
-        """Takes the next decoded frame, in presentation order."""
+        """Stores the value of the next decoded frame, in presentation order, if it was chosen."""
         while self._due and self._times[self._due[-1]] <= frame.time + TIME_TOLERANCE_S:
             number = self._due.pop()
             if self._times[number] >= frame.time - TIME_TOLERANCE_S:
@@ -40,7 +40,7 @@ class KeptFrames(Generic[Kept]):
     def get(self, number: int) -> Kept | None:
         """Returns the value of the frame with this index.
 
-        None if the frame did not decode, was not chosen, or was forgotten.
+        Returns None if the frame did not decode, was not chosen, or was dropped.
         """
         return self._kept.get(number)
 

@@ -1,4 +1,4 @@
-"""Finds in the log where the pointer was at a time, and when it started towards a target."""
+"""Finds the pointer's position at a time, and the start of its movement towards a target."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from demo_pipeline.recording.input_log import INPUT_EVENTS
 Point = tuple[float, float]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-MOVED_PX = 8.0  # units of event space; a pointer that is displaced by more has moved
+MOVED_PX = 8.0  # units of event space; smaller displacements do not count as moves
 RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 
@@ -28,7 +28,7 @@ class PixelBox(NamedTuple):
 
     @classmethod
     def around(cls, point: Point, reach: float) -> "PixelBox":
-        """Returns the square around a point, with `reach` as the point's distance to each side."""
+        """Returns the square around a point whose sides are `reach` away from the point."""
         return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
 
     @property
@@ -59,8 +59,8 @@ class TargetArea:
 
     Attributes:
         x, y: the point of the press.
-        radius: of the circle; unused if there is a box.
-        box: the target's box; None if it is unknown or too large to show where the press will be.
+        radius: radius of the circle; unused if there is a box.
+        box: the target's box. None if it is unknown or too large to show where the press will be.
     """
 
     x: float
@@ -80,9 +80,9 @@ class PointerPath:
     """The pointer's positions in the log.
 
     Attributes:
-        times: (n,) ascending epoch milliseconds, as logged.
-        x, y: (n,) event space.
-        elapsed: (n,) `times` corrected for shifts of the recorder's clock, for measuring how long
+        times: (n,), logged times, ascending epoch milliseconds.
+        x, y: (n,), positions in event space.
+        elapsed: (n,), `times` corrected for shifts of the recorder's clock, for measuring how long
             the pointer rested. None if nobody set the clock.
     """
 
@@ -93,11 +93,11 @@ class PointerPath:
 
     @classmethod
     def through(cls, places: Iterable[tuple[float, float, float]]) -> "PointerPath":
-        """Returns the path through positions (time, x, y) that are in time order."""
+        """Returns the path through the positions (time, x, y), which must be in time order."""
         return cls(*np.array(list(places), float).reshape(-1, 3).T)
 
     def at(self, time_ms: float) -> Point | None:
-        """Returns the pointer's position at an event time; None before the first logged position.
+        """Returns the pointer's position at an event time, or None before the first position.
 
         `time_ms` is in epoch milliseconds, the position in event space.
         """
@@ -105,9 +105,10 @@ class PointerPath:
         return self.place(number) if number >= 0 else None
 
     def arrival(self, time_ms: float) -> float:
-        """Returns when the pointer came to the place where it was at `time_ms`.
+        """Returns the time at which the pointer came to the place where it was at `time_ms`.
 
-        Both are epoch milliseconds. Minus infinity if it was there from the beginning.
+        Both times are epoch milliseconds. The result is minus infinity if the pointer was there
+        from the beginning.
         """
         last = self._newest(time_ms)
         number = last
@@ -116,10 +117,10 @@ class PointerPath:
         return float(self.times[number + 1]) if number >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
-        """Returns the position at the first time, and all later ones up to the last time.
+        """Returns the position at the first time, and all later positions up to the last time.
 
         Times are epoch milliseconds, positions are in event space. Before its first logged
-        position, the pointer counts as being at this position.
+        position, the pointer is assumed to be at this position.
         """
         begin = max(0, self._newest(first_ms))
         inside = slice(begin, max(begin, self._newest(last_ms)) + 1)
@@ -129,8 +130,8 @@ class PointerPath:
         """Returns the start of the last movement into `area` before a press, epoch milliseconds.
 
         The search goes back to `since_ms`, the end of the previous action. If the pointer was in
-        the area's box all that time, the last movement into the circle around the press is taken
-        instead. None if the pointer was in this circle all that time, too.
+        the area's box all the time, the last movement into the circle around the press is taken
+        instead. Returns None if the pointer was in this circle all the time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
         if start is None and area.box is not None:
@@ -138,7 +139,7 @@ class PointerPath:
         return start
 
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
-        """Returns when the last movement into `area` began; None if the pointer was always there.
+        """Returns the start of the last movement into `area`, or None if there was none.
 
         A movement begins after a rest of `RUN_GAP_MS`, but not before `since_ms`.
         """
@@ -159,7 +160,7 @@ class PointerPath:
         return float(self.times[start])
 
     def _newest(self, time_ms: float) -> int:
-        """Returns the index of the last position at or before a time; -1 before the first."""
+        """Returns the index of the last position at or before a time, or -1 if there is none."""
         return int(self.times.searchsorted(time_ms, "right")) - 1
 
     def place(self, number: int) -> Point:
@@ -173,8 +174,8 @@ _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 def pointer_path(events: pa.Table) -> PointerPath:
     """Returns the path through the positions of all inputs in an events table.
 
-    The `events` stage moves positions outside of a display to its border. The path has such
-    positions as the recorder logged them.
+    The `events` stage moves positions outside of a display to its border. The path contains the
+    original positions that the recorder logged.
     """
     is_cut = pc.is_valid(events["raw_x"])
     x = pc.if_else(is_cut, events["raw_x"], events["x"])

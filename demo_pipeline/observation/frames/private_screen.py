@@ -1,9 +1,9 @@
-"""Finds the times in which the screen is black or locked, because keys may be a password then.
+"""Finds the times at which the screen is black or locked, because keys may be a password then.
 
-Actions in these times are private: no stage after `actions` writes their text or frames of them.
-A *lock chord* is the platform's keyboard shortcut for locking. From a lock chord on, the screen
-counts as locked if a black frame or another screen than the desktop follows the chord. It counts as
-unlocked when the desktop from before the chord is back.
+Actions at these times are private: no stage after `actions` writes their text or frames of them.
+A *lock chord* is the platform's keyboard shortcut for locking the screen. The screen counts as
+locked after a lock chord if the video then shows a black frame or something else than the desktop.
+It counts as unlocked when the desktop from before the chord is back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,32 +27,34 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.video_probe import VideoPackets
 
-# Least length of a black stretch, seconds; chosen, not measured. Shorter ones are flashes, such as
-# those of a change of display mode.
+# Minimum length of a black stretch, seconds; an estimate. Shorter stretches are flashes, such as
+# those when the display mode changes.
 BLACK_S = 1.0
-# Longest time from the lock chord to the lock screen, seconds; chosen, not measured. In between,
-# the desktop may fade.
+# Maximum time from the lock chord to the lock screen, seconds; an estimate. In this time, the
+# desktop may fade out.
 LOCKED_S = 5.0
 BEFORE_S = 0.05  # seconds; a frame this long before the lock chord certainly shows the desktop
-# Samples of `Frame.quartered` per side of a block. A block has 32 pixels per side and holds a word.
+# Samples of `Frame.quartered` per side of a block. A block covers 32 x 32 pixels, about a word.
 MARK_BLOCK = 8
-_INK_LEVELS = 24  # of 255; least range of a block with content; chosen, above codec noise
-SAME_LEVELS = 24  # of 255; largest difference of equal samples; chosen, above codec noise
-# Of the blocks that have content, the share that looks the same as before the lock chord. These
-# limits are chosen, not measured. A lock screen keeps such blocks only by chance. After unlocking,
-# a clock or a message on the desktop may have changed.
-LOCKED_SHARE = 0.3  # at most, on a lock screen
-BACK_SHARE = 0.6  # at least, on the desktop that is back
+# Levels of brightness (0 to 255); estimates above codec noise.
+_INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
+SAME_LEVELS = 24  # maximum difference of two samples that count as equal
+# The screen is compared with the desktop before the lock chord. The limits are estimates for the
+# share of the blocks with content that look the same. On a lock screen, blocks look the same only
+# by chance. After unlocking, a clock or a message on the desktop may have changed.
+LOCKED_SHARE = 0.3  # maximum share on a lock screen
+BACK_SHARE = 0.6  # minimum share when the desktop is back
 
-# Seconds. If the clock's uncertainty is larger, nothing says which packets of the video belong to a
-# key.
+# Seconds. If the clock's uncertainty is larger, it is not known which packets of the video belong
+# to a key.
 SURE_S = 0.25
 # A packet shows a change if it has more bytes than STILL_FACTOR times the percentile STILL_PERCENT
 # of all packets. Measured in 16 recordings of real desktops: while visible letters were typed, the
-# largest packet had 2.6 to 1,018 times that percentile; in three black screens it had 1.0 times.
+# largest packet had 2.6 to 1,018 times the bytes of this percentile. In three black screens, it had
+# 1.0 times these bytes.
 STILL_PERCENT = 5
 STILL_FACTOR = 1.5
-# Longest time from a key to its effect, seconds. Of 2,175 keys in these recordings, 97 % showed an
+# Maximum time from a key to its effect, seconds. Of 2,175 keys in these recordings, 97 % showed an
 # effect within this time.
 ANSWER_S = 0.3
 
@@ -61,7 +63,8 @@ _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "macos": [frozenset({"ctrl", "command", "q"})],
     "linux": [frozenset({"win", "l"}), frozenset({"ctrl", "alt", "l"})],
 }
-_SURE_PLATFORMS = frozenset({"windows", "macos"})  # on others a program may use the chord
+# Platforms on which programs cannot use the lock chord for themselves.
+_SURE_PLATFORMS = frozenset({"windows", "macos"})
 _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 
@@ -85,13 +88,13 @@ class _Lock:
     """A lock chord, and the state of the screen after it. Times are video seconds.
 
     Attributes:
-        chord: when the last key of the lock chord was released.
-        before: up to this time the video certainly shows the desktop.
-        until: a lock screen that comes after this time does not belong to the chord.
-        desktop: the desktop before the chord, as `Frame.quartered`; None until it was seen.
+        chord: time at which the last key of the lock chord was released.
+        before: up to this time, the video certainly shows the desktop.
+        until: a change of the screen after this time does not count as the lock screen.
+        desktop: `Frame.quartered` of the desktop before the chord. None before it was decoded.
         is_locked: whether the lock screen was seen.
-        end: when the desktop was back; infinite until then.
-        frame: the last frame before the chord; None if no lock screen came.
+        end: time at which the desktop was back; infinite before.
+        frame: the last frame before the chord. None if no lock screen came.
     """
 
     chord: float
@@ -103,7 +106,7 @@ class _Lock:
     frame: Frame | None = field(default=None, repr=False)
 
     def see(self, frame: Frame) -> None:
-        """Takes the next frame in presentation order."""
+        """Updates the state with the next frame in presentation order."""
         if frame.time <= self.before + TIME_TOLERANCE_S:
             if not frame.is_black:
                 self.desktop = frame.quartered
@@ -122,7 +125,7 @@ class _Lock:
 
 
 def _kept_share(before: Luma, after: Luma) -> float:
-    """Returns the share of the blocks with content in `before` that look the same in `after`."""
+    """Returns the share of the blocks with content in `before` that are the same in `after`."""
     if before.shape != after.shape:
         return 0.0
     has_content = _blocks_range(before) >= _INK_LEVELS
@@ -133,7 +136,7 @@ def _kept_share(before: Luma, after: Luma) -> float:
 
 
 def _blocks_max(values: Luma) -> Luma:
-    """(blocks down, blocks across): the largest sample of each block."""
+    """Returns the largest sample of each block, (block rows, block columns)."""
     rows = values.shape[0] // MARK_BLOCK
     columns = values.shape[1] // MARK_BLOCK
     whole = values[: rows * MARK_BLOCK, : columns * MARK_BLOCK].reshape(
@@ -143,23 +146,26 @@ def _blocks_max(values: Luma) -> Luma:
 
 
 def _blocks_range(values: Luma) -> Luma:
-    """(blocks down, blocks across): the largest sample of each block minus the smallest."""
+    """Returns the difference of the largest and smallest sample of each block.
+
+    The result is (block rows, block columns).
+    """
     return _blocks_max(values) - (255 - _blocks_max(255 - values))
 
 
 class PrivateScreen:
-    """Finds private actions by the frames around keys and after lock chords, as an observer.
+    """The observer that finds private actions in the frames around keys and after lock chords.
 
-    Frames around keys are decoded only where the packets of the video are small: most typing is
+    Frames around keys are decoded only where the packets of the video are small. Most typing is
     visible and makes large packets, but on a black screen nothing changes.
 
     Args:
-        actions: in time order.
-        inputs: in time order.
+        actions: the actions, in time order.
+        inputs: the inputs, in time order.
         platform: windows, macos, linux or empty.
-        clock: of the recording. If a key may have been pressed on a black screen within the clock's
-            uncertainty, its action is private.
-        packets: of the video.
+        clock: the clock of the recording. An action is private if, within the clock's uncertainty,
+            one of its keys may have been pressed on a black screen.
+        packets: the packets of the video.
     """
 
     def __init__(
@@ -186,10 +192,10 @@ class PrivateScreen:
         self.spans = merge_spans(list(self._wanted(presses)), 0.0)
 
     def _lock(self, chord: Action) -> _Lock:
-        """Returns the state of a lock chord that the video has not reached yet.
+        """Returns the initial state of a lock chord, before its frames are decoded.
 
         On platforms where a program may use the chord for itself, the lock screen must come before
-        the next action, because a later change of the screen may be the effect of that action.
+        the next action, because a later change of the screen may be the effect of the next action.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)
@@ -220,10 +226,10 @@ class PrivateScreen:
             yield self._span_of_frames(moment - margin, moment + margin)
 
     def _unanswered(self, moments: Sequence[float]) -> list[float]:
-        """Returns those times of key presses after which the packets do not show a change.
+        """Returns the times of key presses after which the packets do not show a change.
 
         If the clock is too uncertain, all times are returned, because a change may belong to
-        another key. `moments` are video seconds.
+        another key. `moments` are the times of all key presses, video seconds.
         """
         sizes = self._change_bytes
         if sizes is None or self._uncertainty_s > SURE_S or not (sizes > 0).any():
@@ -239,12 +245,12 @@ class PrivateScreen:
         ]
 
     def _span_of_frames(self, start: float, end: float) -> Span:
-        """Returns the span of all frames that a player shows between two times."""
+        """Returns a span that contains all frames that a player shows between two times."""
         number = max(0, number_at(self._times, start))
         return Span(min(start, float(self._times[number])), end)
 
     def see(self, frame: Frame) -> None:
-        """Takes the next frame in presentation order."""
+        """Updates black stretches and locks with the next frame in presentation order."""
         if frame.is_black:
             if self._black_from is None:
                 self._black_from = frame.time
@@ -258,10 +264,10 @@ class PrivateScreen:
             lock.see(frame)
 
     def was_dark(self, start: float, end: float) -> bool:
-        """Whether the frames so far show black for at least a second in this range.
+        """Whether a black stretch of at least a second overlaps a range, in the frames so far.
 
-        `start` and `end` are video seconds. The black stretch may begin before the range and end
-        after it.
+        `start` and `end` of the range are video seconds. The black stretch may begin before the
+        range and end after it.
         """
         return any(black.overlaps(start, end) for black in self._dark())
 
@@ -272,9 +278,9 @@ class PrivateScreen:
         return [PrivateStretch(lock.chord, lock.end) for lock in self._locks if lock.is_locked]
 
     def desktop_before(self, time: float) -> Frame | None:
-        """Returns the last frame before the lock chord; None if the screen is not locked then.
+        """Returns the last frame before the lock chord if the screen is locked at a time.
 
-        `time`: the time in question, video seconds.
+        Returns None if the screen is not locked at `time`, video seconds.
         """
         for lock in self._locks:
             if lock.is_locked and lock.chord < time < lock.end:
@@ -282,7 +288,7 @@ class PrivateScreen:
         return None
 
     def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
-        """Returns the indexes of the private actions, and the stretches in which they lie.
+        """Returns the indexes of the private actions, and the stretches that contain them.
 
         Call it after the last frame.
         """
@@ -310,7 +316,10 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action may lie in a locked stretch; for a pause, any part of it counts."""
+        """Whether an action may have begun in a locked stretch.
+
+        For a pause, it is enough that a part of the pause lies in the stretch.
+        """
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

@@ -1,7 +1,7 @@
 """Compares the screen before each action with the screen at the action's accessibility scan.
 
-Two questions are answered for each action: was the target redrawn since the scan, and what changed
-since the scan? The scale of the scan's boxes is tested on the same frames.
+The comparison finds the changes of the screen since the scan, and decides whether the target was
+redrawn. The same frames also show whether the boxes of the scan have the units of the pointer.
 """
 
 from collections.abc import Sequence
@@ -32,24 +32,24 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
-ROOMY_ELEMENT_SHARE = 0.01  # of the screen; a menu may open inside a larger element
-# The highlight of such an element covers more than 1 / HIGHLIGHT_PARTS of the element's area.
-# Chosen, not measured.
+ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larger element
+# The highlight of an element in which a menu may open covers more than 1 / HIGHLIGHT_PARTS of the
+# element's area. The value is an estimate.
 HIGHLIGHT_PARTS = 4
-BEYOND_PX = 8  # a highlight reaches at most so many video pixels beyond its element; chosen
-# Video pixels. A changed area that begins or ends this far to the left or right of the press may be
-# the highlight of a menu item. The pointer divides a highlight: 48 pixels around the pointer are
-# ignored.
+BEYOND_PX = 8  # maximum video pixels that a highlight reaches beyond its element; an estimate
+# Video pixels. A changed area within this distance to the left or right of the press may be the
+# highlight of a menu item. The area need not contain the press, because 48 pixels around the
+# pointer are ignored.
 NEAR_POINTER_PX = 64
-LARGE_ELEMENT_SHARE = 0.05  # of the screen; a larger element is compared only around the press
+LARGE_ELEMENT_SHARE = 0.05  # share of the screen; a larger target is compared only at the press
 
 
 class ActionScreens(NamedTuple):
     """The screens of an action and of its scan.
 
     Attributes:
-        first: the screen when the scan began; None if its frame did not decode.
-        last: the screen when the scan ended; None if its frame did not decode.
+        first: the screen when the scan began. None if its frame did not decode.
+        last: the screen when the scan ended. None if its frame did not decode.
         shot: the screen in the action's screenshot.
         at_press: the screen in the last frame before the press.
     """
@@ -61,22 +61,22 @@ class ActionScreens(NamedTuple):
 
 
 class ScanComparison:
-    """Compares the screen before each action with the screen at its scan, as an observer.
+    """The observer that compares the screen before each action with the screen at its scan.
 
-    The screen at a time is the last frame before it, however old this frame is, because a video
-    with a variable frame rate has no frames while nothing changes.
+    The last frame before a time shows the screen at this time, however old the frame is, because a
+    video with a variable frame rate has no frames while nothing changes.
 
     Args:
-        requests: of the actions to compare, in order.
+        requests: the requests of the actions to compare, in order.
         times: (frames,) times of all frames of the video, ascending seconds.
-        detector: knows the cells that flicker.
-        pointer: changes around it are ignored.
+        detector: knows the cells that flicker, in which changes are ignored.
+        pointer: the pointer in the video; changes around it are ignored.
 
     Attributes:
         spans: times of the frames in which scans began and ended.
-        targets: evidence on the targets of pointing actions with a scan, by action index.
-        since_scan: the changes since the scan for each action with a screenshot and a scan, by
-            action index.
+        targets: whether targets were redrawn, by action index; only pointing actions with a scan.
+        since_scan: the changes since the scan, by action index; only actions with a screenshot and
+            a scan.
         scales: the scale of the boxes of each scan.
     """
 
@@ -112,21 +112,22 @@ class ScanComparison:
         return number_at(self._times, self._pointer.clock.video_time(time_ms))
 
     def see(self, diff: FrameDiff) -> None:
-        """Takes the next frame."""
+        """Stores the next frame if it is needed."""
         self._frames.see(diff.frame)
 
     def screens(
         self, request: FrameRequest, frame: Frame | None, latest: Frame | None
     ) -> ActionScreens | None:
-        """Returns the screens of an action and of its scan; None without a scan or its frames.
+        """Returns the screens of an action and of its scan.
 
-        Requests must come in order, because frames of earlier scans are dropped.
+        Returns None if the action has no scan or no screenshot, or if no frame of the scan was
+        decoded. Requests must come in order, because frames of earlier scans are dropped.
 
         Args:
-            request: of the action.
-            frame: of the action's screenshot; None without a screenshot.
-            latest: the last frame before the press. Content that opened under the pointer is only
-                in this frame.
+            request: the request of the action.
+            frame: the frame of the action's screenshot, or None if there is no screenshot.
+            latest: the last frame before the press. Content that opened under the pointer may be
+                visible only in this frame.
         """
         scan = request.scan
         if scan is None or frame is None:
@@ -143,12 +144,14 @@ class ScanComparison:
         return ActionScreens(first, last, shot, at_press)
 
     def note_scale(self, request: FrameRequest, *, is_last: bool) -> bool:
-        """Tests how the boxes of a request's scan fit the screen; returns whether the fit is known.
+        """Tests how the boxes of a request's scan fit the screen, and stores the result.
+
+        Returns whether the scan was tested, now or before.
 
         Args:
-            request: its scan is tested, unless it was tested before.
-            is_last: whether the decode pass is beyond the frame in which the scan ended. If this
-                frame did not decode, the frame in which the scan began is used.
+            request: the request whose scan is tested.
+            is_last: whether the frame in which the scan ended must have been decoded by now. If it
+                is missing then, the frame in which the scan began is used.
         """
         scan = request.scan
         canvas = request.canvas
@@ -169,7 +172,7 @@ class ScanComparison:
         """Adds the changes between an action and its scan to `since_scan` and `targets`.
 
         Returns:
-            Whether the target was certainly redrawn since the scan began.
+            True if the target was certainly redrawn since the scan began.
         """
         scan = request.scan
         if scan is None or screens is None:
@@ -213,7 +216,7 @@ class ScanComparison:
     ) -> bool | None:
         """Whether the target was redrawn between the previous scan and the screen `later`.
 
-        None without a previous scan, or if its frames did not decode.
+        Returns None if there is no previous scan, or if its frames did not decode.
         """
         earlier = [self._frames.get(self._shown_at(time_ms)) for time_ms in scan.before_ms or ()]
         changes = [self._changes(screen, later) for screen in earlier]
@@ -236,14 +239,15 @@ class ScanComparison:
 
         A menu without a visible edge changes the brightness of its area, and its items are
         highlighted under the pointer. An area at the press that changed its brightness is therefore
-        a redraw, unless it is a highlight of the element or of an element around it. A highlight
-        covers much of its element and nothing else; the drawn pointer may divide it.
+        a redraw, unless it is a highlight of the target or of an element around the target. A
+        highlight covers much of its element and nothing else. It can consist of two areas, because
+        changes under the pointer are ignored.
 
         Args:
             aim: the target.
-            point: of the press, video pixels.
-            changes: of content between `screens.first` and `screens.shot`.
-            screens: of the action and its scan.
+            point: place of the press, video pixels.
+            changes: changes of content between `screens.first` and `screens.shot`.
+            screens: the screens of the action and of its scan.
         """
         first, _, shot, at_press = screens
         x, y = point
@@ -288,9 +292,9 @@ class ScanComparison:
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, request: FrameRequest) -> None:
-        """Drops the results of an action that was compared at a wrong place.
+        """Drops the results of an action that was compared with a wrong canvas.
 
-        The scale of its scan becomes "in doubt".
+        The scale of its scan is then in doubt.
         """
         self.targets.pop(request.action_index, None)
         self.since_scan.pop(request.action_index, None)
@@ -301,7 +305,7 @@ class ScanComparison:
 def _at_target(
     changes: ContentChanges, element: PixelBox | None, point: Point, screen: ScreenDetail
 ) -> bool:
-    """Whether content was replaced at the press, or anywhere in the target if it is not large."""
+    """Whether content was replaced at the press or, in a target that is not large, anywhere."""
     if element is None:
         return False
     if changes.cover(*point):
@@ -310,10 +314,10 @@ def _at_target(
 
 
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
-    """Whether areas may be the highlight of an element.
+    """Whether changed areas may be the highlight of an element.
 
-    The areas must be inside the element. If the element is so large that a menu may open inside it,
-    the areas must also cover a good part of the element.
+    The areas must be inside the element, apart from `BEYOND_PX`. If the element is so large that a
+    menu may open inside it, the areas must also cover a good part of the element.
     """
     for area in areas:
         beyond = max(

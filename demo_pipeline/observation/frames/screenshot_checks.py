@@ -1,4 +1,7 @@
-"""Checks the outputs of the `screenshots` stage: files, tables, missing frames and leaks."""
+"""Checks the outputs of the `screenshots` stage: files, tables, missing frames and leaks.
+
+A screenshot is a *leak* if it reveals the action, because the pointer is already at its target.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -120,7 +123,7 @@ def check_frames_present(folder: Path) -> list[Problem]:
 
 
 def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """Returns a problem for each avoidable leak, that is, one that an earlier frame would avoid."""
+    """Returns a problem for each leak that an earlier frame would have avoided."""
     problems = []
     for row in read_frames(folder):
         if row["leak"] and not row["unavoidable"]:

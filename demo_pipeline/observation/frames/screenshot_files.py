@@ -1,7 +1,7 @@
 """Writes the screenshots of a demonstration as PNG files, and facts about them as a table.
 
 The table, pictures.parquet, has a thumbnail and a coarse grey version of each screenshot. Reading a
-row takes less than a fortieth of the time for reading the PNG.
+row takes less than a fortieth of the time that reading the PNG takes.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ PICTURES_FILE = "pictures.parquet"
 DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # pixels per side of a cell
-BLACK_LEVEL = 16  # of 255; brightness of black in video of limited range
-# Largest share of the pixels of a black screenshot that may be brighter than BLACK_LEVEL. If these
-# pixels are all in different cells, 6 % of the cells have such a pixel.
+BLACK_LEVEL = 16  # brightness (0 to 255) of black in video of limited range
+# Maximum share of the pixels of a black screenshot that are brighter than BLACK_LEVEL. If these
+# pixels are all in different cells, 6 % of the cells contain one.
 BLACK_SHARE = 0.001
-_QUALITY = 92  # of a JPEG thumbnail; its artefacts are invisible in the JPEG of a contact sheet
+_QUALITY = 92  # JPEG quality of a thumbnail; artefacts are invisible in the JPEG of a contact sheet
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings
 _BATCH = 64  # maximum number of rows of pictures.parquet, with thumbnails, held in memory
 _GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)  # (columns, rows) of cells
@@ -53,7 +53,7 @@ class ScreenshotFacts:
     """Facts about a screenshot, for comparing it with others.
 
     Attributes:
-        cells: (135, 240) mean grey of cells of 8 x 8 pixels.
+        cells: (135, 240), mean grey level of each cell of 8 x 8 pixels.
         black: whether the screenshot is black, apart from a few pixels.
         missing: whether the file is missing or damaged.
     """
@@ -73,7 +73,7 @@ class ScreenshotFacts:
 
 
 def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
-    """Returns the facts about a screenshot; `rgb` is (height, width, 3)."""
+    """Returns the facts about a screenshot. `rgb` is (height, width, 3)."""
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
     cells = np.asarray(cv2.resize(grey, _GRID, interpolation=cv2.INTER_AREA), np.uint8)
     seems_black = float((cells > BLACK_LEVEL).mean()) <= BLACK_SHARE * CELL**2
@@ -82,7 +82,7 @@ def screenshot_facts(rgb: Pixels) -> ScreenshotFacts:
 
 
 def read_screenshot(path: Path) -> ScreenshotFacts:
-    """Reads a PNG and returns the facts about it; `missing` is set if it cannot be read."""
+    """Reads a PNG file and returns the facts about it. If it cannot be read, `missing` is true."""
     rgb = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB) if path.is_file() else None
     if rgb is None:
         return ScreenshotFacts(np.zeros(_GRID[::-1], np.uint8), black=False, missing=True)
@@ -107,10 +107,10 @@ class ScreenshotFiles:
         """Writes a screenshot and its row of pictures.parquet.
 
         Args:
-            name: of the file.
+            name: name of the file.
             rgb: the pixels, (height, width, 3).
-            frame: the frame with exactly these pixels, for making the thumbnail faster. None if the
-                frame was scaled.
+            frame: the frame with exactly these pixels, from which the thumbnail is made faster.
+                None if the frame was scaled.
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
@@ -121,14 +121,14 @@ class ScreenshotFiles:
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
-        """Writes the copy of screenshot `name` in the screen's own size; the copy has no row."""
+        """Writes a copy of screenshot `name` in the screen's own size, without a row."""
         data = self._png.encode(rgb)
         path = native_of(self._folder / name)
         path.write_bytes(data)
         self.digests[path.name] = hashlib.sha256(data).hexdigest()
 
     def remove(self, name: str) -> None:
-        """Removes a screenshot and its copy in the screen's own size; its row stays."""
+        """Removes a screenshot and its copy in the screen's own size, but not its row."""
         for path in (self._folder / name, native_of(self._folder / name)):
             if self.digests.pop(path.name, ""):
                 path.unlink()
@@ -146,13 +146,16 @@ class ScreenshotFiles:
 
 @contextmanager
 def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
-    """Opens a writer of screenshots and of pictures.parquet; after an error there is no table."""
+    """Opens a writer of screenshots and of pictures.parquet.
+
+    If an error is raised, no table is written.
+    """
     with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
         yield ScreenshotFiles(folder, table)
 
 
 def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scales to (width, height) in two steps, which takes a third of the time of one step."""
+    """Scales an image in two steps, which takes a third of the time. `size` is (width, height)."""
     twice = (2 * size[0], 2 * size[1])
     return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 
@@ -164,8 +167,8 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 def _small_frame(frame: Frame, height: int) -> Any:
     """Returns a thumbnail of a frame, made by scaling its planes before the colours are converted.
 
-    Scaling after the conversion would take three times as long. None if the planes of the frame
-    have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
+    Scaling after the conversion would take three times as long. Returns None if the planes of the
+    frame have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
     """
     decoded = frame.decoded
     if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:
@@ -190,15 +193,15 @@ def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
 
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
-    """Reads the thumbnails of the screenshots in a folder: file name → JPEG."""
+    """Reads the JPEG thumbnails of the screenshots in a folder, by file name."""
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
         return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
-    """Reads the facts about the screenshots in a folder: file name → facts.
+    """Reads the facts about the screenshots in a folder, by file name.
 
-    Empty if the folder has no pictures.parquet.
+    The result is empty if the folder has no pictures.parquet.
     """
     if not (folder / PICTURES_FILE).is_file():
         return {}

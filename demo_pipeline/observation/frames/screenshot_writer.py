@@ -45,12 +45,12 @@ class Screenshot:
 
 
 class ScreenshotWriter:
-    """Writes screenshots, fitted to the canvas, as NNN.png and final.png.
+    """Writes screenshots, scaled to the canvas, as NNN.png and final.png.
 
     Args:
         video: the video.
         pointer: the pointer in the video.
-        files: takes the screenshots.
+        files: writes the files of the screenshots.
         native: whether to write screenshots in the screen's own size, too.
     """
 
@@ -74,10 +74,11 @@ class ScreenshotWriter:
         """Writes the PNG of a request after its last frame, and returns the row of frames.parquet.
 
         Args:
-            chooser: of the request.
+            chooser: the chooser of the request.
             choice: the frame, confirmed by `FrameFallback`.
-            at_target: whether the target's box decides if the pointer is at the target. False if
-                another element may be there by now; a circle around the press then decides.
+            at_target: whether a pointer inside the target's box counts as being at the target. If
+                another element may be there by now, it is False, and a circle around the press is
+                used instead of the box.
         """
         request = chooser.request
         frame = choice.frame
@@ -118,12 +119,12 @@ class ScreenshotWriter:
         """Removes the screenshots in which the place of the action is unknown.
 
         A screenshot is kept if its frame and its action are in the same part of the recording, and
-        if it was written with the stretch of that part's canvas. Call it after the last frame.
+        if it was written with the `stretch` of this part's canvas. Call it after the last frame.
 
         Args:
             screenshots: the row of frames.parquet for each action.
-            actions: in time order.
-            requests: of the actions, with the canvases used for writing the screenshots.
+            actions: the actions, in time order.
+            requests: the requests, with the canvases that were used for writing the screenshots.
         """
         screen = self._pointer.screen
         clock = self._pointer.clock
@@ -158,12 +159,12 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the screen in its own size, undistorted; None if this is the canvas's size.
+    """Returns the screen in its own size, undistorted, or None if it has the size of the canvas.
 
-    `fit_canvas`, called with the image's size, says where the image lies on the canvas.
+    `fit_canvas`, called with the image's size, returns the position of the image on the canvas.
 
     Args:
-        canvas: of the frame.
+        canvas: the canvas of the frame.
         rgb: pixels of the frame, (height, width, 3).
     """
     size = (round(canvas.video_width / canvas.stretch), canvas.video_height)

@@ -61,13 +61,13 @@ def without_recorder(
 ) -> DecodeResult:
     """Returns the results of the decode pass without actions that started or stopped the recorder.
 
-    Their screenshots in `folder` are removed. If the last action stopped the recorder, its
-    screenshot becomes final.png, because it shows the screen after all other actions. If no other
-    action would remain, nothing is left out, because a person has to judge such a recording.
+    The screenshots of these actions are removed from `folder`. If the last action stopped the
+    recorder, its screenshot becomes final.png, because it shows the screen after all other actions.
+    If no action would remain, nothing is left out, because a person has to judge such a recording.
 
     Args:
         observed: the results of the decode pass.
-        actions: in time order.
+        actions: the actions, in time order.
         on_windows: indexes of the actions on a window of the recorder.
         folder: contains the files of the decode pass.
     """
@@ -97,8 +97,8 @@ def without_recorder(
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
     """Removes a screenshot and its copy in the screen's own size.
 
-    For the `last` action, both become final.png and its copy instead. If the screenshot has no
-    copy, the copy of final.png is removed.
+    If `last` is true, the screenshot and its copy are renamed to final.png and the copy of
+    final.png instead. If the screenshot has no copy, the copy of final.png is removed.
     """
     for path_of in (Path, native_of):
         screenshot = path_of(folder / name)
@@ -130,9 +130,10 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
     Args:
         log, video: files of the recording.
+        manifest: facts about the recording from its files.
         events_folder, actions_folder: outputs of earlier stages.
-        out: takes the screenshots, their tables and evidence.json.
-        settings: name the windows of the recorder.
+        out: folder for the screenshots, their tables and evidence.json.
+        settings: contain the names of the recorder's windows.
         native: whether to write screenshots in the screen's own size, too.
     """
     events = read_events(events_folder)
@@ -176,7 +177,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
 
 def _with_elapsed(path: PointerPath, clock: Clock) -> PointerPath:
-    """Returns the path with `elapsed`, if somebody set the recorder's clock."""
+    """Returns the path, with `elapsed` filled in if somebody set the recorder's clock."""
     if not clock.shifts:
         return path
     elapsed = np.array([clock.elapsed_ms(time) for time in path.times.tolist()])
@@ -184,7 +185,7 @@ def _with_elapsed(path: PointerPath, clock: Clock) -> PointerPath:
 
 
 def _write_tables(observed: DecodeResult, out: Path) -> list[dict[str, Any]]:
-    """Writes frames.parquet, evidence.json and the digests; returns the rows of frames.parquet."""
+    """Writes frames.parquet, evidence.json and the digests. Returns the rows of frames.parquet."""
     rows = [asdict(screenshot) for screenshot in observed.screenshots]
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, observed.evidence.to_json())
@@ -194,14 +195,14 @@ def _write_tables(observed: DecodeResult, out: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Observation:
-    """Observes the video of a calibrated recording.
+    """Runs the decode pass on the video of a calibrated recording.
 
-    The other attributes are arguments of `run_decode_pass`.
+    Attributes that are not listed here are arguments of `run_decode_pass`.
 
     Attributes:
         scans: all accessibility scans of the log.
         reader: reads the trees of the scans.
-        out: takes the files of the decode pass.
+        out: folder for the files of the decode pass.
     """
 
     video: RecordedVideo
@@ -217,7 +218,7 @@ class _Observation:
     def run(self, calibration: Calibration, recorder_windows: Collection[str]) -> DecodeResult:
         """Runs the decode pass, and leaves out the actions that started or stopped the recorder.
 
-        Before the pass, it finds changes of the screen's size that the scans show.
+        Changes of the screen's size that the scans show are searched for before the decode pass.
         `recorder_windows` are names of the recorder's windows.
         """
         targets = self._targets(calibration)
@@ -242,7 +243,7 @@ class _Observation:
         parts = len(calibration.screen)
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
-            """Makes the requests for trees whose boxes must be multiplied by `scale`."""
+            """Creates the requests for trees whose boxes must be multiplied by `scale`."""
             targets = scanned.by_action
             if scale is None:
                 targets = {index: replace(target, box=None) for index, target in targets.items()}
@@ -276,7 +277,7 @@ class _Observation:
 def _without_early_moves(events: Any, actions: Sequence[Action]) -> Any:
     """Returns the events table without the pointer moves up to the end of the last action.
 
-    They are not needed as inputs, because the pointer's path has their positions.
+    These moves are not needed as inputs, because the pointer's path contains their positions.
     """
     last = last_action(actions)
     after = pc.greater(events["time_ms"], last.end_ms if last else 0)

@@ -1,6 +1,6 @@
 """Measures how the content around the pointer moves in the video during scrolls.
 
-actions/scrolls.py concludes from this motion which sign and unit the wheel's deltas have.
+actions/scrolls.py infers the sign and the unit of the wheel's deltas from this motion.
 """
 
 from collections import Counter
@@ -25,22 +25,22 @@ from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
-# Maximum number of measured scrolls, spread over the recording. A vote needs no more.
+# Maximum number of scrolls that are measured, spread over the recording. More are not needed.
 MOST_SCROLLS = 12
-AFTER_S = 0.5  # seconds after the last notch; smooth scrolling goes on for as long
+AFTER_S = 0.5  # seconds for which smooth scrolling may go on after the last notch
 ROW_STEP = 2  # video pixels between samples in a column; lines of text need close samples
 COLUMN_STEP = SAMPLE_STEP  # video pixels between samples in a row
 _REACH_X = 640  # video pixels to the left and right of the pointer that are compared
 _REACH_Y = 360  # video pixels above and below the pointer that are compared
-_CHANGED = 12  # of 255; a sample that differs by more has changed
+_CHANGED = 12  # levels of brightness (0 to 255); a sample that differs by more has changed
 _LEAST_ROWS = 24  # changed rows of samples, 48 video pixels; fewer are not a movement
 _LEAST_COLUMNS = 12  # changed columns of samples, 48 video pixels; fewer are not a movement
-_OVERLAP = 0.35  # share of the changed region that must be visible in both frames
-# Limits for the correlation of the content before the movement with the same content, shifted,
-# after the movement:
-_MATCH = 0.8  # least correlation
-_LEAD = 0.08  # least lead over the best correlation in the opposite direction
-_LEAD_OVER_REST = 0.05  # least lead over the correlation without movement
+_OVERLAP = 0.35  # minimum share of the changed region that both frames must show
+# Limits for the correlation of the content before the movement with the content after it, for the
+# best distance of movement:
+_MATCH = 0.8  # minimum correlation
+_LEAD = 0.08  # minimum lead over the best correlation in the opposite direction
+_LEAD_OVER_REST = 0.05  # minimum lead over the correlation without movement
 _MOST_FRAMES = 6  # maximum number of frames with movement that are measured per scroll
 
 Floats32 = np.ndarray[Any, np.dtype[Any]]
@@ -52,8 +52,9 @@ class _Scroll:
 
     Attributes:
         action_index: row of actions.parquet.
-        span: when the video shows the scroll and its effect; ends at the next press at the latest.
-        place: of the pointer, video pixels.
+        span: the span in which the video shows the scroll and its effect, video seconds. It ends at
+            the next press at the latest.
+        place: position of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
         moved: number of frames in which the content moved in each direction.
@@ -70,16 +71,16 @@ class _Scroll:
 
 
 class ScrollMotion:
-    """Measures how the content moves during up to twelve scrolls, as an observer.
+    """The observer that measures the movement of the content during up to `MOST_SCROLLS` scrolls.
 
     Args:
-        actions: in time order.
-        clock: of the recording.
+        actions: the actions, in time order.
+        clock: the clock of the recording.
         screen: the parts of the recording, each with its canvas.
     """
 
     def __init__(self, actions: Sequence[Action], clock: Clock, screen: ScreenParts) -> None:
-        # The next press may move the content itself, so a scroll ends there.
+        # The next press may move the content, too, so a scroll ends before it.
         next_presses = [*(clock.video_time(action.press_ms) for action in actions[1:]), np.inf]
         scrolls: list[_Scroll] = []
         for action, next_press in zip(actions, next_presses, strict=False):
@@ -107,7 +108,7 @@ class ScrollMotion:
         self.spans = [scroll.span for scroll in self._scrolls]
 
     def see(self, diff: FrameDiff) -> None:
-        """Takes the next frame, and measures the movement since the frame decoded before it."""
+        """Measures the movement between the next frame and the frame decoded before it."""
         last = diff.before
         frame = diff.frame
         time = frame.time
@@ -128,9 +129,10 @@ class ScrollMotion:
                 scroll.pixels += pixels
 
     def result(self, misplaced: Collection[int] = ()) -> WheelVote:
-        """Returns the vote of the measured scrolls about the wheel. Call it after the last frame.
+        """Returns the sign and unit of the wheel that the measured scrolls show.
 
-        `misplaced`: indexes of actions whose canvas turned out to be wrong; they have no vote.
+        The scrolls with indexes in `misplaced`, which have a wrong canvas, are ignored. Call it
+        after the last frame.
         """
         return count_votes(
             ScrollEvidence(
@@ -144,12 +146,12 @@ class ScrollMotion:
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Returns the direction and the distance by which the content around a point moved.
+    """Returns the direction and the distance of the movement of the content around a point.
 
-    The distance is in video pixels. None if the movement is unclear.
+    The distance is in video pixels. Returns None if the movement is unclear.
 
     Args:
-        before, after: samples of successive frames, from `Frame.samples(ROW_STEP)`.
+        before, after: `Frame.samples(ROW_STEP)` of two successive frames.
         place: the point, video pixels.
     """
     first = _around(before, place)
@@ -158,7 +160,7 @@ def content_moved(
     rows = np.flatnonzero(changed.any(axis=1))
     columns = np.flatnonzero(changed.any(axis=0))
     if len(rows) < _LEAST_ROWS or len(columns) < _LEAST_COLUMNS:
-        return None  # only a scroll bar or a highlight changed
+        return None  # probably only a scroll bar or a highlight changed
     row_range = slice(rows[0], rows[-1] + 1)
     column_range = slice(columns[0], columns[-1] + 1)
     down = _shift(first[row_range][:, columns], second[row_range][:, columns])
@@ -186,11 +188,11 @@ def _differ(first: Luma, second: Luma) -> Cells:
 
 
 def _shift(before: Luma, after: Luma) -> int:
-    """Returns by how many rows the content moved down (negative: up); 0 if this is unclear.
+    """Returns the number of rows by which the content moved down. It is negative for a move up.
 
-    The result is the shift with the best correlation. It is unclear if no shift, or a shift in the
-    opposite direction, correlates nearly as well. Flat areas, such as a highlighted row, are
-    ignored.
+    The result is the shift with the best correlation. It is 0 if the movement is unclear, because
+    the best correlation is low, or because the content at rest or moved in the opposite direction
+    correlates nearly as well. Flat areas, such as a highlighted row, are ignored.
     """
     if min(before.shape) < _LEAST_COLUMNS:
         return 0
@@ -210,8 +212,8 @@ def _shift(before: Luma, after: Luma) -> int:
 def _texture(luma: Luma) -> Floats32:
     """Returns an image in which edges and letters stand out, and flat areas are 0.
 
-    The image is slightly blurred, because a movement may be a fraction of the distance of two
-    samples.
+    The image is slightly blurred, because the content may move by a fraction of the distance
+    between two samples.
     """
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
@@ -219,9 +221,9 @@ def _texture(luma: Luma) -> Floats32:
 
 
 def _correlations(before: Floats32, after: Floats32) -> Floats32:
-    """(2n - 1,): normalised correlation of `before` with `after` for each shift of its rows.
+    """Returns the normalised correlation of `before` with `after` for each shift of the rows.
 
-    Both have n rows. The shifts are from n - 1 rows up to n - 1 rows down.
+    Both have n rows. The result is (2n - 1,), for the shifts from n - 1 rows up to n - 1 rows down.
     """
     rows = len(before)
     length = cv2.getOptimalDFTSize(2 * rows)
@@ -232,7 +234,7 @@ def _correlations(before: Floats32, after: Floats32) -> Floats32:
     energy_after = np.concatenate([[0.0], np.cumsum((after**2).sum(axis=1))])
     shifts = np.arange(1 - rows, rows)
     overlap = rows - np.abs(shifts)
-    # Content that moves down leaves the upper rows of `before` in the lower rows of `after`.
+    # If content moves down, the upper rows of `before` are the lower rows of `after`.
     first = np.where(
         shifts > 0, energy_before[overlap], energy_before[-1] - energy_before[rows - overlap]
     )

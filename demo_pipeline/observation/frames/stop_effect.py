@@ -15,29 +15,29 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-CUT_OFF_S = 0.3  # seconds; a press this close to the end of the video ended the recording
-STOP_BY_CLICK_S = 2.0  # seconds; a click further before the end did not stop the recorder
-CLICK_CELLS = 1  # least effect of a click, cells; a check mark on a small screen has as many
+CUT_OFF_S = 0.3  # seconds; a press this close to the end of the video may have ended the recording
+STOP_BY_CLICK_S = 2.0  # seconds; a click earlier before the end did not stop the recorder
+CLICK_CELLS = 1  # changed cells in the smallest effect of a click, a check mark on a small screen
 BLINK_S = 1.5  # seconds before the press; content that blinks by itself changes in this time
-# Share of all cells. If more of them change right before the press, too little of the screen is
-# steady, and the action counts as having an effect.
+# Share of all cells. If a larger share changes right before the press, too little of the screen is
+# steady, and any change counts as an effect of the action.
 UNSTEADY_SHARE = 0.1
 
 
 class StopEffect:
-    """Looks for an effect of the last action until the end of the video, as an observer.
+    """The observer that looks for an effect of the last action until the end of the video.
 
-    Any change of the screen is an effect, however small. Cells that also changed right before the
-    press, away from the pointer (a text cursor, a clock, a spinner), are ignored. If the action is
-    a shortcut, changes around the pointer are ignored, too.
+    Any change of the screen is an effect, however small. Cells that already changed right before
+    the press are ignored, unless they are at the pointer: they show a text cursor, a clock or a
+    spinner. If the action is a shortcut, changes around the pointer are ignored, too.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
             build_actions.py); otherwise None.
-        clock: of the recording; frames that precede the press by at most the clock's uncertainty
-            count as after the press.
-        end: of the video, seconds.
-        earlier: when the previous action ended, video seconds.
+        clock: the clock of the recording. A frame that precedes the press by at most the clock's
+            uncertainty counts as after the press.
+        end: end of the video, seconds.
+        earlier: time at which the previous action ended, video seconds.
     """
 
     def __init__(
@@ -57,11 +57,14 @@ class StopEffect:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """From shortly before the press to the video's end; empty if these are too far apart."""
+        """The span from shortly before the press to the end of the video.
+
+        It is empty if the action cannot have stopped the recorder.
+        """
         return [Span(self._begin, self._end)] if self._may_be_stop else []
 
     def see(self, diff: FrameDiff) -> None:
-        """Takes the next frame; frames long before the press are skipped."""
+        """Processes the next frame. Frames long before the press are skipped."""
         time = diff.frame.time
         if not self._may_be_stop or self._changed or time < self._begin:
             return
@@ -88,10 +91,11 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder, so that only the end of the video follows.
+        """Whether the action stopped the recorder, because the screen did not change after it.
 
         A video with a variable frame rate ends with the last change of the screen, even if the
-        recording went on. For a click, a video without any frame after it therefore proves nothing.
+        recording went on. If no frame follows a click, this therefore does not prove that the click
+        stopped the recorder.
         """
         if self._changed or not self._may_be_stop:
             return False

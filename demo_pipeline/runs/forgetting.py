@@ -1,4 +1,4 @@
-"""Finds the demonstrations of a person by meta.json, and lists the data that `forget` removes."""
+"""Finds a person's demonstrations by meta.json, and lists the data that `forget` would remove."""
 
 import re
 import tempfile
@@ -26,13 +26,13 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.store import Store
 
-# Words in the names of the fields of meta.json that say who recorded.
+# Words in the names of those fields of meta.json that identify the recorded person.
 _PERSON_FIELD = re.compile(
     r"user|person|people|author|annotator|participant|contributor|operator|owner|uploader"
     r"|recorded_?by|recorder|e-?mail|wallet|address",
     re.IGNORECASE,
 )
-_MAX_DEPTH = 8  # levels of nested objects and lists of meta.json that are searched
+_MAX_DEPTH = 8  # maximum depth of nested objects and lists in meta.json that are searched
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class FieldValue:
     """A field of meta.json.
 
     Attributes:
-        name: its name; the name of a nested field has dots, as in `recorder.user`.
-        value: its value as text.
+        name: the name of the field. The name of a nested field has dots, as in `recorder.user`.
+        value: the value of the field as text.
     """
 
     name: str
@@ -49,12 +49,12 @@ class FieldValue:
 
     @property
     def names_person(self) -> bool:
-        """Whether the name of the field suggests that its value says who recorded."""
+        """Whether the name of the field suggests that the value identifies the recorded person."""
         return bool(_PERSON_FIELD.search(self.name))
 
 
 def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldValue]:
-    """Yields every text and number in meta.json as a field, also those inside lists.
+    """Yields every text and number in meta.json as a field, including those inside lists.
 
     Args:
         meta: meta.json, or a value in it.
@@ -77,16 +77,16 @@ class PersonSearch:
     """The conditions of a search for demonstrations.
 
     Attributes:
-        person: a name that must be the whole value of a field that says who recorded. Upper and
-            lower case are the same. Empty: any person.
-        fields: field → value that the field must have; all must match.
+        person: the whole value of a field that identifies the recorded person. Case is ignored. If
+            empty, any person matches.
+        fields: name of a field → required value. All fields must match.
     """
 
     person: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, meta: Any) -> bool:
-        """Returns whether a meta.json meets all conditions."""
+        """Returns whether the content of a meta.json meets all conditions."""
         values = list(field_values(meta))
         names = {value.value.casefold() for value in values if value.names_person}
         if self.person and self.person.strip().casefold() not in names:
@@ -109,7 +109,7 @@ class SearchResult:
 
 
 def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
-    """Searches the uploads, and also the recordings in the store whose upload was deleted.
+    """Searches the uploads, and the recordings in the store, whose uploads may have been deleted.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
@@ -130,7 +130,10 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 
 
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
-    """Returns the meta.json of the upload and of the stored recording; the two may differ."""
+    """Returns the contents of meta.json in the upload and in the store, which may differ.
+
+    A content that cannot be read is left out.
+    """
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:
@@ -152,12 +155,15 @@ class Removal:
     """The data that `forget` removes for a demonstration.
 
     Attributes:
-        is_uploaded: whether its folder is in the uploads.
-        upload: the names of the files in that folder.
-        outputs: the names of its outputs; all their versions are removed.
-        datasets: the names of the datasets that contain it; all their versions are removed.
-        documents: the number of its quarantine records, decisions and annotations.
-        records: export → number of records of the demonstration in the export, as last built.
+        demonstration: the id of the demonstration.
+        is_uploaded: whether the demonstration's folder is in the uploads.
+        upload: the names of the files in the uploaded folder.
+        outputs: the names of the demonstration's own outputs, whose versions are all removed.
+        datasets: the names of the datasets that contain the demonstration. All versions of these
+            datasets are removed.
+        documents: the number of quarantine records, decisions and annotations.
+        records: name of a training export → number of the demonstration's records in its last
+            build.
     """
 
     demonstration: str
@@ -170,12 +176,12 @@ class Removal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remove."""
+        """Whether `forget` has nothing to remove."""
         return not (self.is_uploaded or self.outputs or self.datasets or self.documents)
 
 
 def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
-    """Lists the data that `forget` would remove for each demonstration; changes nothing."""
+    """Lists the data that `forget` would remove for each demonstration, without removing it."""
     stages = [stage.name for stage in STAGES]
     records = _records(workspace.store)
     removals = []
@@ -197,9 +203,9 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 
 
 def _records(store: Store) -> Mapping[str, Counter[str]]:
-    """Returns demonstration → export → number of records, from the index of the datasets.
+    """Returns the number of records of each demonstration in each training export.
 
-    Empty if no index was built.
+    The numbers come from the index of the datasets. The result is empty if no index was built.
     """
     records: dict[str, Counter[str]] = {}
     if store.current(INDEX_STAGE.folder) is None:

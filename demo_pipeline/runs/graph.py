@@ -1,9 +1,9 @@
 """The graph of outputs: decides whether an output is up to date, and builds it.
 
-An output is a folder in the store that a stage builds, for a demonstration or for a dataset.
-`Graph.state` tells whether a build would change an output, and why. `Graph.build` builds an output
-from its committed inputs. The command line, the sensors, the assets of Dagster and the index of the
-datasets use these two functions and no other rule.
+An output is a folder in the store that a stage builds for a demonstration or for a dataset.
+`Graph.state` returns whether a build would change an output, and why. `Graph.build` builds an
+output from its committed inputs. The command line, the sensors, the assets of Dagster and the index
+of the datasets all use these two functions, so they agree about the state of an output.
 
 The kinds of outputs differ in how they find and open their inputs, and in how they store a failure.
 Their classes are in demonstration_outputs.py, dataset_outputs.py and imported_trajectories.py.
@@ -47,7 +47,8 @@ from demo_pipeline.store.versions import (
     VersionKey,
 )
 
-AFTER_INPUTS = "perhaps, when what it reads has changed"  # a `Stale.why`: only an input is stale
+# Value of `Stale.why` for an output that is stale only because one of its inputs is stale.
+AFTER_INPUTS = "perhaps, when what it reads has changed"
 DAMAGED = "a file was damaged"
 SETTINGS_CHANGED = "its settings changed"
 _LOG = logging.getLogger(__package__)
@@ -59,7 +60,7 @@ class Cause(StrEnum):
     Attributes:
         CODE: the code version of the stage changed.
         SETTINGS: a setting that the stage reads changed.
-        INPUTS: an input changed, or cannot be used.
+        INPUTS: an input of the output changed, or cannot be used.
         FILES: a file of the output is missing or damaged.
     """
 
@@ -71,19 +72,19 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Current:
-    """The state of an output that is up to date: a build would give the same version again."""
+    """The state of an output that is up to date, so that a build would not change it."""
 
     version: Version
 
 
 @dataclass(frozen=True)
 class Stale:
-    """The state of an output that is out of date: a build may give another version.
+    """The state of an output that is out of date, so that a build may change it.
 
     Attributes:
         version: the published version, which readers get until the next build.
-        causes: the kinds of all changes since its build, including changes of its inputs.
-        why: the first change, for people.
+        causes: the kinds of all changes since this version was built, including changes of inputs.
+        why: a phrase for people that describes the first change.
     """
 
     version: Version
@@ -93,11 +94,11 @@ class Stale:
 
 @dataclass(frozen=True)
 class Refused:
-    """The state of an output whose last build rejected the present inputs.
+    """The state of an output whose last build rejected the current inputs.
 
     Attributes:
-        version: an earlier version, which readers still get; None if there is none.
-        why: the reason, for people.
+        version: an earlier version, which readers still get; None if no version was published.
+        why: the reason for the rejection, as shown to people.
     """
 
     version: Version | None
@@ -116,7 +117,7 @@ State = Current | Stale | Refused | Absent
 
 
 def is_of_present_inputs(state: State) -> bool:
-    """Returns whether an output was built from its present inputs, by any code and any settings."""
+    """Returns whether an output was built from its current inputs, with any code and settings."""
     if isinstance(state, Stale):
         return state.causes <= {Cause.CODE, Cause.SETTINGS}
     return isinstance(state, Current)
@@ -124,13 +125,13 @@ def is_of_present_inputs(state: State) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan(Generic[AnyInputs]):
-    """How an output would be built now.
+    """The steps of building an output with the current inputs, code and settings.
 
     Attributes:
-        recipe: everything that the output depends on.
-        open_inputs: opens the inputs of the build function. It also creates links in the staged
-            folder, and lists the versions whose files the build may hard-link.
-        complete_summary: adds facts to the summary that the build function returned.
+        recipe: fingerprints of everything that the output depends on.
+        open_inputs: opens the inputs for the stage's build function. The function also creates
+            links in the staged folder, and lists versions whose files the build may hard-link.
+        complete_summary: adds facts to the summary that the stage's build function returned.
         require_same_inputs: raises an error if the inputs changed after the build began.
     """
 
@@ -144,7 +145,7 @@ class Output(ABC, Generic[AnyInputs]):
     """A node of the graph: the output that a stage builds for a demonstration or for a dataset.
 
     Attributes:
-        graph: the graph.
+        graph: the graph of all outputs, which this output belongs to.
         stage: the stage that builds the output.
         key: the id of the demonstration; empty for a dataset.
     """
@@ -160,7 +161,7 @@ class Output(ABC, Generic[AnyInputs]):
         return self.stage.output(self.key)
 
     def inputs(self) -> Sequence["Output[Any]"]:
-        """Returns the outputs that must be up to date before this one can be up to date."""
+        """Returns the outputs that must be up to date for this output to be up to date."""
         return ()
 
     def names_of_inputs(self) -> list[str]:
@@ -169,7 +170,7 @@ class Output(ABC, Generic[AnyInputs]):
 
     @abstractmethod
     def plan(self) -> BuildPlan[AnyInputs]:
-        """Returns how this output would be built now.
+        """Returns the plan for building this output with the current inputs, code and settings.
 
         Raises:
             MissingOutput: a required input was never built, or lacks a file.
@@ -177,40 +178,44 @@ class Output(ABC, Generic[AnyInputs]):
         """
 
     def prepare(self) -> None:
-        """Prepares the first attempt of a build. Raises an error if no build may begin now."""
+        """Prepares a build, and raises an error if the build must not begin now.
+
+        Called once before the first attempt, but not before later attempts.
+        """
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns whether another attempt can succeed after an attempt that raised this error.
+        """Returns whether the build should be attempted again after this error.
 
-        It may raise another error that describes the cause better.
+        The method may raise another error that describes the cause better.
         """
         del error
         return False
 
     def refusal(self) -> str:
-        """Returns why the last build rejected the present inputs; empty if it did not."""
+        """Returns why the last build rejected the current inputs, or an empty string."""
         return ""
 
     def remember_refusal(self, error: RefusedError) -> None:
         """Stores why a build rejected its inputs, so that `refusal` can return it."""
 
     def remember_failure(self, error: Exception) -> None:
-        """Stores why a build failed for another reason than rejected inputs."""
+        """Stores the cause of a failed build that did not reject its inputs."""
 
     def remember_success(self, result: BuildResult) -> None:
-        """Deletes what `remember_refusal` and `remember_failure` have stored."""
+        """Deletes the stored reasons of an earlier failure after a successful build."""
 
 
 class Graph:
-    """Answers questions about the outputs of a workspace, and builds them, for a single run.
+    """Finds the states of the outputs in a workspace, and builds outputs, for a single run.
 
-    Expensive answers are cached: for example, all datasets of a run share the committed
-    trajectories. Make a new graph for the next run.
+    Expensive results are cached. For example, all datasets of a run share the committed
+    trajectories. Make a new graph for each run.
 
     Attributes:
-        workspace: store, uploads and settings.
-        trusts_times: an upload counts as unchanged, without being read, if its change times are
-            older than its build. The sensor uses this, because it asks about thousands of uploads.
+        workspace: the store, the uploads and the settings.
+        trusts_times: whether an upload counts as unchanged without being read if its files last
+            changed before it was built. The sensor uses this option, because it asks about
+            thousands of uploads.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:
@@ -229,17 +234,20 @@ class Graph:
 
     @property
     def suspects(self) -> set[str]:
-        """The demonstrations that a dataset left out because one of their outputs was damaged.
+        """The ids of demonstrations that a dataset left out because an output was damaged.
 
-        Only the outputs of suspects are compared with their manifests byte by byte, because this
-        would take hours for every output of a large store.
+        Only the outputs of these suspects are compared with their manifests byte by byte, because
+        comparing all outputs of a large store takes hours.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
         return self._suspects
 
     def damages(self, name: str) -> Sequence[OutputDamage]:
-        """Returns how an output of a suspect differs from its manifest; empty for other outputs."""
+        """Returns the differences between an output and its manifest.
+
+        The result is empty for outputs of demonstrations that are not in `suspects`.
+        """
         if name.rpartition("/")[2] not in self.suspects:
             return ()
         if name not in self._damages:
@@ -251,7 +259,10 @@ class Graph:
         return self._damages[name]
 
     def damaged_inputs_of_datasets(self) -> set[str]:
-        """Returns the damaged outputs of suspects that datasets would read."""
+        """Returns the names of damaged outputs that datasets would read.
+
+        Only outputs of demonstrations in `suspects` are examined.
+        """
         damaged = set[str]()
         for folder in RECORDS_AND_SOURCES:
             for key in self.suspects:
@@ -261,7 +272,7 @@ class Graph:
 
     @property
     def trajectories(self) -> CommittedTrajectories:
-        """All undamaged committed trajectories, placed in their splits.
+        """All undamaged committed trajectories, with their splits.
 
         Raises:
             StorageError: the store cannot be read.
@@ -274,8 +285,8 @@ class Graph:
     def read_records(self) -> None:
         """Compares all records with their manifests, and leaves out damaged demonstrations.
 
-        Only the first call does this, before the first dataset of a run is built. Thus every
-        dataset of the run leaves out the same demonstrations.
+        Only the first call compares records, before the first dataset of a run is built. Therefore,
+        every dataset of the run leaves out the same demonstrations.
         """
         if self._read_records:
             return
@@ -284,10 +295,10 @@ class Graph:
             self.leave_out(error)
 
     def leave_out(self, error: OutputError) -> bool:
-        """Leaves the demonstration of a damaged output out of the committed trajectories.
+        """Removes the demonstration of a damaged output from the committed trajectories.
 
-        Returns False if nothing changes, because the output is not of a demonstration, or the
-        demonstration is left out already.
+        Returns whether a demonstration was removed. The result is False if the output does not
+        belong to a committed demonstration, or if its damage is already known.
         """
         key = error.output.rpartition("/")[2]
         if key not in self.trajectories.versions or self._damages.get(error.output):
@@ -303,26 +314,30 @@ class Graph:
     # Versions
 
     def published(self, name: str) -> Version | None:
-        """Returns the published version of an output; None if it was never built."""
+        """Returns the published version of an output, or None if there is none."""
         if name not in self._versions:
             self._versions[name] = self.workspace.store.published(name)
         return self._versions[name]
 
     def required_version(self, name: str) -> Version:
-        """Returns the published version. Raises `MissingOutput` if it is missing or incomplete."""
+        """Returns the published version of an output.
+
+        Raises:
+            MissingOutput: the version is missing or incomplete.
+        """
         version = self.published(name)
         if version is None or not self._is_complete(version):
             raise MissingOutput(name)
         return version
 
     def _is_complete(self, version: Version) -> bool:
-        """Returns whether a version has all of its files; examines each version once."""
+        """Returns whether a version has all of its files, and caches a positive result."""
         if version.key not in self._complete and self.workspace.store.is_complete(version):
             self._complete.add(version.key)
         return version.key in self._complete
 
     def fingerprint_of_settings(self, stage: Stage[Any]) -> str:
-        """Returns the fingerprint of the settings that the outputs of a stage depend on."""
+        """Returns a fingerprint of the settings that the outputs of a stage depend on."""
         if stage.name not in self._fingerprints:
             self._fingerprints[stage.name] = stage.fingerprint(self.workspace.settings)
         return self._fingerprints[stage.name]
@@ -330,10 +345,10 @@ class Graph:
     # Asking
 
     def state(self, output: Output[Any]) -> State:
-        """Returns whether the output is up to date, and if not, why. Writes nothing.
+        """Returns whether an output is up to date, and the reason if it is not. Writes nothing.
 
         Raises:
-            StorageError: the store or a source cannot be read.
+            StorageError: the store, or other data that the stage reads, cannot be read.
         """
         key = (output.stage.name, output.key)
         if key not in self._states:
@@ -352,7 +367,7 @@ class Graph:
         return Refused(state.version, reason) if reason else state
 
     def _compare(self, output: Output[Any], published: Version) -> Current | Stale:
-        """Compares a published version with the version that a build would give now."""
+        """Returns whether a build would change a published version, and why."""
         inherited = set[Cause]()
         for input_output in output.inputs():
             inherited |= _inherited_causes(self.state(input_output))
@@ -368,7 +383,11 @@ class Graph:
         return Stale(published, frozenset(inherited | differences.keys()), why)
 
     def _differences(self, published: Version, recipe: Recipe) -> dict[Cause, str]:
-        """Returns how a build would differ from the published version: cause → phrase."""
+        """Returns the reasons to build an output again, apart from stale inputs.
+
+        Returns:
+            Cause → phrase that describes the change. Empty if a build would change nothing.
+        """
         differences = recipe_differences(published.manifest.recipe, recipe)
         if not self._is_complete(published):
             differences[Cause.FILES] = "a file is missing"
@@ -385,12 +404,12 @@ class Graph:
         Errors of all kinds of outputs are classified here and nowhere else.
 
         Args:
-            output: the output.
-            force: builds it even if it is up to date.
+            output: the output to build.
+            force: whether to build the output even if it is up to date.
 
         Raises:
-            RefusedError: the inputs are at fault. The reason is stored.
-            UnusableInputError: an input is missing or damaged; the message names the input and the
+            RefusedError: the build failed because of its inputs. The reason is stored.
+            UnusableInputError: an input is missing or damaged. The message names the input and the
                 command that rebuilds it.
             TransientError: a temporary problem outside the pipeline, such as a full disk.
             DefectError: the code of the pipeline is at fault.
@@ -409,9 +428,9 @@ class Graph:
             self.forget_states()
 
     def forget_states(self) -> None:
-        """Forgets cached states and versions, because a build changes them.
+        """Clears the cached states and versions, which a build makes invalid.
 
-        Callers that ask about thousands of demonstrations also call it, to save memory.
+        Callers that ask about thousands of demonstrations also clear the caches to save memory.
         """
         self._states.clear()
         self._versions.clear()
@@ -443,7 +462,9 @@ class Graph:
                     raise
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Builds once. If the build fails and an input is damaged, raises the damage instead.
+        """Makes one attempt to build an output.
+
+        If the attempt fails and an input is damaged, the damage is raised instead of the error.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -463,7 +484,10 @@ class Graph:
                 raise damage.as_error()
 
     def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Opens the inputs, builds, checks and commits. If a step fails, nothing is published."""
+        """Opens the inputs, and builds, checks and commits an output.
+
+        If one of these steps fails, nothing is published.
+        """
         store = self.workspace.store
         stage = output.stage
         plan = output.plan()
@@ -496,7 +520,7 @@ class Graph:
 
 
 def _inherited_causes(state: State) -> frozenset[Cause]:
-    """Returns the causes that make an output stale because of the state of an input."""
+    """Returns the causes for which an output is stale if this is the state of an input."""
     match state:
         case Current():
             return frozenset()
@@ -507,7 +531,11 @@ def _inherited_causes(state: State) -> frozenset[Cause]:
 
 
 def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
-    """Returns how two recipes differ: cause → phrase for people; empty if they are equal."""
+    """Returns the differences between two recipes.
+
+    Returns:
+        Cause → phrase for people that describes the change. Empty if the recipes are equal.
+    """
     differences: dict[Cause, str] = {}
     if before.code_version != now.code_version:
         why = f"the code version was {before.code_version} and is {now.code_version}"
@@ -517,7 +545,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     for name in sorted({*before.inputs, *now.inputs}):
         if before.inputs.get(name) == now.inputs.get(name):
             continue
-        # An input `<form>.jsonl` stands for the settings and the code of a form of records.
+        # The fingerprint of an input such as `sft.jsonl` covers the settings and the code that
+        # write this file of records.
         if name.endswith(".jsonl"):
             why = f"the settings or the code version of {name} changed"
             differences.setdefault(Cause.SETTINGS, why)
@@ -546,14 +575,14 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raises `RefusedError` with the outcomes of all checks if a blocking check failed."""
+    """Raises `RefusedError` if a blocking check failed; the error has all outcomes."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)
 
 
 def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tuple[Problem, ...]:
-    """Returns the problems; those that name no demonstration now name this one."""
+    """Adds the id of a demonstration to all problems that name no demonstration."""
     return tuple(
         replace(problem, demonstration=problem.demonstration or demonstration)
         for problem in problems
@@ -561,7 +590,7 @@ def _with_demonstration(problems: Sequence[Problem], demonstration: str) -> tupl
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    """Returns the integers of a summary as text, such as `15 actions, 2 pauses, 60 records`."""
+    """Returns the counts in a summary as text, such as `15 actions, 2 pauses, 60 records`."""
     numbers = {name: value for name, value in summary.items() if type(value) is int}
     records = summary.get("records")
     if isinstance(records, Mapping):

@@ -1,8 +1,8 @@
-"""Examines whether the pipeline can work: roots, free space, outputs, quarantine and leftovers.
+"""Health checks: uploads, store and free space; outputs; quarantine; leftovers of dead processes.
 
-These are four of the five checks of `demo-pipeline doctor`. The fifth, Dagster's instance, is in
-`defs/instance_health.py`. The checks change nothing. `clear_leftovers`, which `demo-pipeline run`
-calls, removes unfinished files of dead processes.
+These are four of the five checks of `demo-pipeline doctor`. The fifth check examines Dagster's
+instance and is in `defs/instance_health.py`. The checks change nothing. `clear_leftovers`, which
+`demo-pipeline run` calls, removes unfinished files of dead processes.
 """
 
 import logging
@@ -32,16 +32,16 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.uploads import NAME_RULE
 from demo_pipeline.store.versions import OutputDamage
 
-LOW_BYTES = 5 * 10**9  # less free space is a warning; 5 GB hold some hours of recordings
-VERY_LOW_BYTES = 10**9  # less free space is an error: a run is likely to fail
+LOW_BYTES = 5 * 10**9  # less free space causes a warning; 5 GB hold a few hours of recordings
+VERY_LOW_BYTES = 10**9  # less free space causes an error, because a run is likely to fail
 _GIGABYTE = 1e9
-_BLOCK = b"\0" * 4096  # written as a test: a disk without room for a block cannot hold an output
-_WRITTEN = ("", ".staging", ".versions")  # folders of a store in which files are created
+_BLOCK = b"\0" * 4096  # written to test for free space; an empty file may fit on a full disk
+_WRITTEN = ("", ".staging", ".versions")  # folders of a local store in which files are created
 _LOG = logging.getLogger(__package__)
 
 
 class HealthLevel(StrEnum):
-    """The severity of a finding: an `error` must be corrected now, a `warning` can wait."""
+    """The severity of a finding. An `error` must be corrected now, but a `warning` can wait."""
 
     OK = "ok"
     WARNING = "warning"
@@ -50,12 +50,14 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check, or of a part of a check until `combined` joins the parts.
+    """The result of a health check, or of a part of a check. `combined` joins the parts.
 
     Attributes:
         check: name of the check or of the part.
-        message: for people; says what to do if the level is not `ok`.
-        values: the facts of the message, for machines.
+        level: the severity.
+        message: text for people. If the level is not `ok`, the text says how to correct the
+            problem.
+        values: the facts of the message in machine-readable form.
     """
 
     check: str
@@ -70,10 +72,11 @@ def healthy(check: str, message: str, **values: JsonValue) -> Finding:
 
 
 def combined(check: str, parts: Sequence[Finding]) -> Finding:
-    """Joins the findings about the parts of a check into one, with the worst of their levels.
+    """Joins the findings about the parts of a check to one finding with the worst level.
 
-    Its message has the messages of all parts, or only those of the bad parts, errors first. Its
-    values are the values and the level of each part under the name of the part.
+    If parts have errors or warnings, the message consists of their messages, errors first.
+    Otherwise, the message consists of the messages of all parts. The values are a mapping from the
+    name of each part to its values and level.
     """
     errors = [part for part in parts if part.level is HealthLevel.ERROR]
     warnings = [part for part in parts if part.level is HealthLevel.WARNING]
@@ -85,9 +88,9 @@ def combined(check: str, parts: Sequence[Finding]) -> Finding:
 
 
 def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
-    """Yields the findings about roots, outputs, quarantine and leftovers.
+    """Yields the findings about roots (uploads, store, cache), outputs, quarantine and leftovers.
 
-    The last three are examined only if the store can be written.
+    Outputs, quarantine and leftovers are examined only if the store can be written.
     """
     store = store_finding(workspace)
     yield combined("roots", [_uploads(workspace), store, *_free_space(workspace.settings)])
@@ -98,7 +101,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _documents(workspace: Workspace) -> Finding:
-    """Examines whether the JSON documents with decisions, records and splits can be read.
+    """Examines whether the store's JSON documents, such as reviewers' decisions, can be read.
 
     In a bucket, only the document with the splits is read.
     """
@@ -119,7 +122,7 @@ def _documents(workspace: Workspace) -> Finding:
 
 
 def _uploads(workspace: Workspace) -> Finding:
-    """Examines whether the uploads can be read and all folder names can be ids."""
+    """Examines whether the uploads can be read, and whether all folder names are possible ids."""
     url = workspace.uploads.url
     if not is_bucket(url) and not local_path(url).is_dir():
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
@@ -139,11 +142,11 @@ def _uploads(workspace: Workspace) -> Finding:
 
 
 def store_finding(workspace: Workspace) -> Finding:
-    """Examines whether the store can be written: writes a file or object and removes it at once."""
+    """Examines whether the store can be written, by writing and removing a file or an object."""
     url = workspace.store.url
     try:
         if is_bucket(url):
-            # docs/guides/operations.md lists the minimal rights; they allow writing this key.
+            # The minimal access rights in docs/guides/operations.md allow writing this key.
             key = f"{QUARANTINE_FOLDER}/doctor/{secrets.token_hex(8)}"
             workspace.store.put_document(key, b"")
             workspace.store.delete_document(key)
@@ -153,7 +156,7 @@ def store_finding(workspace: Workspace) -> Finding:
                     file.write(_BLOCK)
                     file.flush()
     except (StorageError, OSError) as error:
-        reason = str(error)  # the error of a bucket says what to do
+        reason = str(error)  # a StorageError already says how to correct the problem
         if not isinstance(error, StorageError):
             reason = f"{system_trouble(error)}; make it writable or make room in it, or name "
             reason += "another place in DEMO_PIPELINE_STORE"
@@ -163,10 +166,10 @@ def store_finding(workspace: Workspace) -> Finding:
 
 
 def _failure(check: str, url: str, error: Exception) -> Finding:
-    """Returns the finding about a root that cannot be used.
+    """Returns the finding about a root folder or bucket that cannot be used.
 
     For an error of the operating system, the finding has only the type of the error, because the
-    message repeats the path.
+    error's message repeats the path.
     """
     reason = str(error)
     if not isinstance(error, StorageError):
@@ -180,14 +183,14 @@ def _existing(path: Path) -> Path:
 
 
 def _free_space(settings: Settings) -> Iterator[Finding]:
-    """Yields a finding for each file system that holds the cache or a store in a folder."""
+    """Yields a finding about the free space of each file system with the cache or a local store."""
     roots = {} if is_bucket(settings.store) else {"store": settings.store}
     examined_devices = set()
     for name, url in (roots | {"cache": settings.cache}).items():
         try:
             folder = _existing(local_path(url))
-        except OSError as error:  # the root or a folder above it cannot be examined
-            if name != "store":  # `store_finding` reports the store
+        except OSError as error:  # the root or a folder above it cannot be accessed
+            if name != "store":  # `store_finding` reports problems of the store
                 yield _failure(name, url, error)
             continue
         device = folder.stat().st_dev
@@ -209,8 +212,8 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
-    It compares sizes (not in a bucket), and repeats the damage that the last build of the datasets
-    noted when it read the records.
+    Outside a bucket, the sizes of all files are compared with the manifests. In addition, the
+    demonstrations that the last build of datasets left out because of damage are examined again.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)
@@ -235,7 +238,7 @@ def _output_files(workspace: Workspace) -> Finding:
 
 
 def _quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yields the first damage of each output with a missing file or a file of another size."""
+    """Yields the first damage of each output that has a missing file or a file of wrong size."""
     for name in store.outputs():
         if store.current(name) is None:
             incomplete = OutputDamage.for_path(name, "changed_file", ".", "is not complete")
@@ -262,9 +265,9 @@ def _leftovers(workspace: Workspace) -> Finding:
 
 
 def clear_leftovers(workspace: Workspace) -> list[str]:
-    """Removes unfinished files of dead processes; returns a line for each.
+    """Removes unfinished files of dead processes, and returns a line of text for each.
 
-    Files that cannot be removed are logged; the next call tries again.
+    If files cannot be removed, a warning is logged, and the next call tries again.
     """
     lines: list[str] = []
     for root in (workspace.store, workspace.uploads):
@@ -276,9 +279,12 @@ def clear_leftovers(workspace: Workspace) -> list[str]:
 
 
 def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
-    """Returns demonstration → a phrase with its missing files, such as `meta.json is missing`.
+    """Returns the incomplete uploads and their missing files.
 
-    The demonstrations are sorted. Quarantined demonstrations are left out.
+    Quarantined demonstrations are left out.
+
+    Returns:
+        Demonstration id, in sorted order → a phrase such as `meta.json is missing`.
 
     Raises:
         StorageError: the uploads or the store cannot be read.

@@ -61,7 +61,7 @@ def store_sensor(
 
 
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """Returns the sensor `rebuild_datasets`.
+    """Returns the sensor `rebuild_datasets`, which requests the datasets after demonstrations.
 
     The cursor of the sensor has three values: the id of the newest event of the asset `records` for
     which the datasets were requested, the time at which the sensor first saw a newer event, and the
@@ -125,7 +125,7 @@ def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
 
 
 def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """Returns the sensor `tasks_changed`.
+    """Returns the sensor `tasks_changed`, which requests the catalog of OSWorld tasks.
 
     The cursor of the sensor has two values: a hash of the inputs and the current version of the
     catalog, and the number of attempts to build the catalog from these inputs.

@@ -1,4 +1,7 @@
-"""The assets of the stages of a demonstration, partitioned by demonstration, and their job."""
+"""Defines a partitioned asset for each stage of a demonstration, and the job of these assets.
+
+A partition is a demonstration.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -30,7 +33,7 @@ _Results = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeRe
 def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
     """Returns the asset of a stage."""
     with warnings.catch_warnings():
-        # Partitioned checks are a preview of Dagster; tests notice if they change.
+        # Partitioned checks are a preview feature of Dagster. Tests notice if they change.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         checks = reporting.check_specs(stage.name, stage.checks, DEMONSTRATIONS)
     parents = list(stage.inputs)

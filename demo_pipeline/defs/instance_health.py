@@ -98,7 +98,7 @@ def sensor_intervals(settings: Settings) -> dict[str, int]:
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """Examines the unfinished runs: do they still write events, and are their processes alive?"""
+    """Checks whether the unfinished runs still write events and have living processes."""
     records = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
     dead_ids = dead_run_ids(instance)
     stale = []

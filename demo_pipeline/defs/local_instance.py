@@ -21,7 +21,8 @@ from demo_pipeline.files.atomic_write import replace_synced, sync
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import InstanceError, error_words
 
-# Folders of DAGSTER_HOME. They are created here because Dagster would let everybody read them.
+# Folders of DAGSTER_HOME. They are created here, because Dagster would make them readable for all
+# users.
 _FOLDERS = ("history", "schedules", "storage")
 _DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
 _DRAFT = ".new-databases"  # folder in which Dagster creates databases
@@ -32,8 +33,8 @@ _PROBE = b"\0" * 4096  # written as a test: a disk without room for a block cann
 def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
     """Opens the instance in `home`, which is DAGSTER_HOME, after testing that it works.
 
-    A new home gets the dagster.yaml of a project, and Dagster's folders, which only the owner can
-    read.
+    A new home gets the dagster.yaml that this package contains, and Dagster's folders, which only
+    the owner can read.
 
     Raises:
         InstanceError: the folder is read-only or full, or its dagster.yaml or databases are broken.
@@ -79,9 +80,8 @@ def make_databases(home: Path) -> None:
     handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     draft = home / _DRAFT
     try:
-        fcntl.flock(
-            handle, fcntl.LOCK_EX
-        )  # another command waits here, and then finds the databases complete
+        # Another command waits here, and then finds the databases complete.
+        fcntl.flock(handle, fcntl.LOCK_EX)
         unfinished = [name for name in _DATABASES if _is_unfinished(home / name)]
         if not unfinished:
             return

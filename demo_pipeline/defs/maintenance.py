@@ -53,7 +53,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
         cursor = runs[-1].run_id
     deleted = []
     partitions_seen = set[str]()
-    for run in runs:  # the newest first
+    for run in runs:  # newest first
         key = run.tags.get(PARTITION_TAG)
         is_newest_of_partition = key is not None and key not in partitions_seen
         if run.run_id not in kept_runs and not is_newest_of_partition:

@@ -54,7 +54,7 @@ def _observe_tasks(context: dg.AssetExecutionContext, roots: Roots) -> Any:
 
 
 def _observe_reviews(roots: Roots) -> dg.ObserveResult:
-    """Counts the decisions of reviewers by state and kind; the metadata has none of their text."""
+    """Counts the decisions of reviewers by state and kind, without any text that they wrote."""
     decisions = list(judged_decisions(roots.workspace.store, ()))
     decision_ids = sorted(decision.id for decision, _ in decisions)
     digest = hashlib.sha256("".join(decision_ids).encode()).hexdigest()

@@ -81,7 +81,7 @@ def data_version(result: BuildResult) -> dg.DataVersion:
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
-    """Returns metadata with the columns of the table of an asset; empty without a table."""
+    """Returns metadata with the columns of an asset's table; empty if the asset has no table."""
     if schema is None:
         return {}
     descriptions = column_descriptions(schema)
@@ -137,8 +137,8 @@ def check_result(
 ) -> dg.AssetCheckResult:
     """Converts the outcome of a check to Dagster's result.
 
-    The result describes the first problem, or what was compared if there is none. Nothing in the
-    result is repeated, because Dagster stores each result three times.
+    The result describes the first problem. Without problems, it describes what was compared.
+    Nothing in the result is repeated, because Dagster stores each result three times.
 
     Args:
         outcome: the outcome of the check.
@@ -211,8 +211,8 @@ def retried(
     The exception requests a retry after each of the first three attempts, and is a failure after
     the fourth.
 
-    Two kinds of errors are not retried: if the upload changed, because the sensor requests another
-    run for the new upload; and if retries for the same cause failed earlier in the run.
+    A step is not retried if its upload changed, because the sensor then requests another run. A
+    step is also not retried if all retries for the same cause failed earlier in the run.
     """
     attempts = context.retry_number
     message = plain_line(error.reason)

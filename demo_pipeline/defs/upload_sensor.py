@@ -62,7 +62,7 @@ _RunEnd = tuple[bool, float]
 
 
 class Ids(dg.Config):
-    """Which demonstrations to process. Those that are built or quarantined already are skipped."""
+    """The demonstrations to process, except those that are already built or quarantined."""
 
     ids: list[str] = Field(description="ids of demonstrations in the uploads")
 
@@ -129,7 +129,7 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 def runs_here(instance: dg.DagsterInstance) -> bool:
     """Returns whether a process of this machine may execute runs without the launcher.
 
-    This is so only with Dagster's default launcher. With the launchers of Ray and Kubernetes,
+    This is possible only with Dagster's default launcher. With the launchers of Ray and Kubernetes,
     Dagster's run monitoring asks the launcher about every run, and ends runs that the launcher did
     not start.
     """

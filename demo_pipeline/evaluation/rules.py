@@ -265,7 +265,7 @@ def _text_score(true_text: str, given_text: str) -> float:
 
 
 def _place_score(truth: BenchAction, point: ScreenPoint) -> float:
-    """Scores a position: 1 near the true position or in a target's box, elsewhere less."""
+    """Scores a position: 1 near the true position or in a target's box, and less elsewhere."""
     distance = math.dist(point, truth.value)
     if distance <= _NEAR or any(in_box(point, box) for box in truth.boxes):
         return 1.0
@@ -460,7 +460,7 @@ def _exact_parts(action: AnsweredAction) -> tuple[Any, ...]:
 
 
 Rule = Callable[[TrueStep, Answer], float | None]
-"""Returns the score of an answer, 0 to 1; None if the rule does not apply to the step."""
+"""Function that scores an answer, 0 to 1; None if the rule does not apply to the step."""
 
 PRESETS: Mapping[str, Rule] = {
     "strict": score_step_strict,

@@ -185,7 +185,7 @@ def _groups(
 ) -> Iterator[dict[str, Any]]:
     """Yields a row of scores for every value of a dimension.
 
-    The rows have no values in the columns of rule, answerer and dimension.
+    The rows lack the columns for rule, answerer and dimension, which the caller adds.
 
     Args:
         database: a connection to DuckDB.
@@ -473,7 +473,7 @@ def score_steps(
 
 @dataclass(slots=True)
 class _Scorer:
-    """Scores one step after another; the first five fields are arguments of `score_steps`.
+    """Scores one step after another. The first four fields are arguments of `score_steps`.
 
     Attributes:
         report: the report to fill.

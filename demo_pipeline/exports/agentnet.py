@@ -47,8 +47,8 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_META = "meta_data_merged.jsonl"  # has the operating system of each task
-CODE_ONLY = "code_only"  # the folder of the lines with only the code
+AGENTNET_META = "meta_data_merged.jsonl"  # file with the operating system of each task
+CODE_ONLY = "code_only"  # folder of the version with code only
 IMAGES = "images"
 # The name of a file in the folder `IMAGES`.
 _FileName = Annotated[str, Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")]
@@ -100,7 +100,7 @@ class _Part(StrictDocument):
 
 
 class _AgentNetTask(StrictDocument):
-    """A full line: a task with its steps."""
+    """A line of the full version: a task with its steps."""
 
     task_id: Text
     instruction: Text
@@ -220,9 +220,9 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}
 
 
-# A line contains the longest stretch of a trajectory; see whole_trajectories.py. Next to the lines
-# are `images/`, `meta_data_merged.jsonl` with the operating system of each task, and
-# `metadata.json`, which counts the left-out steps by reason.
+# A line contains the longest stretch of consecutive steps that can be exported; see
+# whole_trajectories.py. Next to the lines are `images/`, `meta_data_merged.jsonl` with the
+# operating system of each task, and `metadata.json`, which counts the left-out steps by reason.
 FORM = Form(
     name="agentnet",
     asset="agentnet_dataset",

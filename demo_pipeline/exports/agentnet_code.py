@@ -223,7 +223,7 @@ def _x_and_y(at: Share) -> str:
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
     """Parses the code of a step into calls, in order.
 
-    The names of the calls do not contain the module, for example `click`.
+    The names of the calls omit the module: the call of `pyautogui.click` has the name `click`.
 
     Args:
         code: one call per line.

@@ -133,7 +133,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 
 Counts = Mapping[str, Mapping[str, int]]
-"""What is counted (trajectories, samples, …) → reason → number."""
+"""Kind of left-out things (trajectories, samples, …) → reason → number."""
 _MOST_ROWS = 20  # maximum number of rows of a table in a card; one more row adds up the rest
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
@@ -307,7 +307,7 @@ def yaml_text(text: str) -> str:
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the first `_MOST_ROWS` counts and the sum of the rest, with names for Markdown."""
+    """Returns the first `_MOST_ROWS` counts and the sum of the rest; escapes names for Markdown."""
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     if not rest:

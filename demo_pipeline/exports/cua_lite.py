@@ -359,9 +359,9 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
     )
 
 
-# A row contains the longest stretch of a trajectory; see whole_trajectories.py. The splits test and
-# held_out are the separate datasets `<prefix>-test` and `<prefix>-held-out`. `metadata.json`
-# counts the left-out steps by reason.
+# A row contains the longest stretch of consecutive steps that can be exported; see
+# whole_trajectories.py. The splits test and held_out are the separate datasets `<prefix>-test` and
+# `<prefix>-held-out`. `metadata.json` counts the left-out steps by reason.
 FORM = Form(
     name="cua_lite",
     asset="cua_lite_dataset",

@@ -64,7 +64,7 @@ class _DatasetComparison(DatasetFiles):
 
     scratch: Path
     _sources: dict[str, str] = field(default_factory=dict, init=False)  # image → its source file
-    _names: set[str] = field(default_factory=set, init=False)  # names of all other files
+    _names: set[str] = field(default_factory=set, init=False)  # expected files except images
     _ids: Counter[str] = field(default_factory=Counter, init=False)
     _problems: list[Problem] = field(default_factory=list, init=False)
 

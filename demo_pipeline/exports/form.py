@@ -293,7 +293,7 @@ class Form:
         folders: folders that exist even if no file is written to them.
         marks: names of files and folders by which `validate` recognises a dataset in this form.
         decisive: whether a single one of `marks` is enough to recognise such a dataset.
-        line_key: a key that each JSON line of this form has, and no line of another form.
+        line_key: a key that every JSON line of this form has, but no line of any other form.
         validate: returns the problems of a dataset in this format, even if another program wrote
             it. If it is None, `record_checks.validate_form` validates datasets by `files`.
         validate_file: returns the problems of a single file. If it is None,

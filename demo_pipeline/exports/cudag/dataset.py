@@ -551,8 +551,8 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 class CudagForm(Form):
     """The record format of the CUDAG dataset.
 
-    In addition to `Form`, it makes JPEGs and annotated screenshots, writes the records in further
-    layouts, and names the directory of a dataset with prefix, user and time.
+    This subclass also makes JPEGs and annotated screenshots, and writes the records in further
+    layouts. It names the directory of a dataset with prefix, user and time.
     """
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
@@ -564,7 +564,7 @@ class CudagForm(Form):
     def prepare_pictures(
         self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
     ) -> None:
-        """Writes JPEGs and annotated screenshots to the records."""
+        """Writes JPEGs and annotated screenshots; see `prepare_cudag_pictures`."""
         prepare_cudag_pictures(candidate, rows, settings, out)
 
     def make_picture(

@@ -70,7 +70,7 @@ def cudag_id(name: str) -> str:
 
 
 class CudagMetadata(NamedTuple):
-    """The metadata of a record. This pipeline writes all keys; other generators may not.
+    """The metadata of a record. This pipeline writes all keys; other generators may omit some.
 
     Attributes:
         task_type: kebab-case name of the action.

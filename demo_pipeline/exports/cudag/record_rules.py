@@ -283,7 +283,7 @@ def _parsed(model: type[DocumentT], value: object) -> DocumentT | list[CudagFaul
 
 
 def _code(location: Location) -> str:
-    """Returns the code of the problems of a field, which names a key of the record or metadata."""
+    """Returns the problem code of a field, usually its key in the record or the metadata."""
     names = [part for part in location if isinstance(part, str)]
     if not names:
         return "record_type"
@@ -416,7 +416,10 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 
 
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    """Yields the faults of an image path that the CUDAG document allows."""
+    """Yields the rules of this pipeline that an image path breaks.
+
+    The CUDAG document allows the path.
+    """
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")
     if not path.endswith(endings):

@@ -64,8 +64,8 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 
-# Reason for leaving out a step whose key is pressed more than `MOST_CALLS` times: the answer would
-# have as many calls.
+# Reason for leaving out a step whose key is pressed more than `MOST_CALLS` times: its answer would
+# need a call for each press.
 HELD_KEY = "held_key"
 DRAFT_EXCLUSIONS = (  # reasons for which `record_drafts` leaves out a step or the end
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),

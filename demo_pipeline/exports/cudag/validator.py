@@ -211,7 +211,7 @@ class _Validation:
                         yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
-        """Returns the JSON object in a line, or None for other values; reports their faults."""
+        """Reports the faults of a line, and returns its JSON object; None if it has no object."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:

@@ -1,4 +1,4 @@
-"""Tests that training exports are built first, only as the settings say, and may fail alone."""
+"""Tests that training exports come first, follow the settings, and stop no others if they fail."""
 
 import json
 from collections.abc import Iterator

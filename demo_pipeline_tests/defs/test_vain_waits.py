@@ -35,7 +35,7 @@ def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def fill_the_disk_of(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes every write to the store fail for lack of space, in this process and new workers."""
+    """Makes every sync of a file in the store fail for lack of space, also in new workers."""
     synchronise = os.fsync
 
     def full(descriptor: int) -> None:

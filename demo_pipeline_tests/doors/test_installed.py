@@ -1,4 +1,7 @@
-"""The package as `pip` installs it: a wheel, an empty environment, an empty folder, a browser."""
+"""Tests the package as `pip` installs it: from a wheel, in a new environment and an empty folder.
+
+The test opens the UI of the new project in a browser.
+"""
 
 import shutil
 import subprocess
@@ -15,11 +18,11 @@ from demo_pipeline_tests.doors.test_browser import PATIENCE
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")
 SAMPLE = "20260105_090000"
-OURS = {".environment", ".server"}  # of the test
+OURS = {".environment", ".server"}  # files that the test itself writes to the folders
 
 
 def installed(root: Path) -> Path:
-    """The scripts of a new environment with the wheel of this checkout."""
+    """Installs the wheel of this checkout in a new environment; returns the folder of scripts."""
     source = root / "source"
     environment = root / "environment"
     shutil.copytree(ROOT / "demo_pipeline", source / "demo_pipeline")
@@ -35,7 +38,7 @@ def installed(root: Path) -> Path:
 
 
 @pytest.mark.browser
-@pytest.mark.minutes  # pip downloads what the package needs
+@pytest.mark.minutes  # pip downloads the dependencies
 def test_a_project_of_an_installed_wheel_is_seen_in_the_ui_and_leaves_nothing_elsewhere(tmp_path):
     scripts = installed(tmp_path)
     variables = plain_environment()

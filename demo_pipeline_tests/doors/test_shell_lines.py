@@ -1,4 +1,7 @@
-"""Every shell line of the pages ends as the page says, in one checkout, page after page."""
+"""Tests that each shell line in the documentation succeeds, or fails as its page says.
+
+All lines run in one checkout, page by page.
+"""
 
 import shutil
 from collections import Counter
@@ -22,9 +25,10 @@ from demo_pipeline_tests.importers import source_forms
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import upload
 
-# A line that cannot say yes in a home of its own: no daemon runs there.
+# Line → expected exit code, if it is not 0. `--expect-daemon` fails, because no daemon runs in the
+# test's own home of Dagster.
 ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": 1}
-# What a page takes for granted besides a store with the samples.
+# Page → commands whose results the page assumes, besides a store with the samples.
 BEFORE = {
     "docs/guides/operations.md": [
         "eval truth data/predictions.jsonl --split any",
@@ -33,17 +37,18 @@ BEFORE = {
 }
 SUITE = {page: [line for line in lines_of(page) if line.when == "suite"] for page in PAGES}
 _UPLOADS = Settings.model_fields["uploads"].get_default(call_default_factory=True)
-INBOX = str(Path(_UPLOADS).relative_to(project_root()))  # whatever this person's uploads are
-BUILT = {"data/osworld", "data/samples", "data/store", INBOX}  # all else of data/ is new
+# The default folder of uploads, relative to the checkout.
+INBOX = str(Path(_UPLOADS).relative_to(project_root()))
+BUILT = {"data/osworld", "data/samples", "data/store", INBOX}  # paths that pages may share
 INSTANCE = ("history", "schedules", "storage", "logs")
 
 
-MY_RECORDING = "my_recording"  # the reader's own, for which a page says FOLDER
+MY_RECORDING = "my_recording"  # a recording of the reader, which the pages call FOLDER
 SAMPLES = ("20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801")
 
 
 def small_samples(folder: Path, names: Sequence[str] = SAMPLES) -> Path:
-    """Recordings of some seconds under ids of the samples."""
+    """Writes recordings of a few seconds under the ids of the samples; returns their folder."""
     demos = folder / "made"
     write_demos(demos)
     for number, name in enumerate(names):
@@ -52,7 +57,11 @@ def small_samples(folder: Path, names: Sequence[str] = SAMPLES) -> Path:
 
 
 class Person:
-    """Who types the lines; what several pages say is typed once, and `make ui` in test_browser."""
+    """A reader who types the lines of the pages.
+
+    A line that several pages contain is typed once. `make ui` is not typed, because test_browser.py
+    tests it.
+    """
 
     def __init__(self, root: Path, samples: Path) -> None:
         self.checkout = fresh_checkout(root, samples)
@@ -62,7 +71,7 @@ class Person:
         self.known: set[str] = {SERVER}
 
     def begin(self) -> None:
-        """A shell, a home of Dagster and a data/ as for the first page, with what is built."""
+        """Restores shell variables, Dagster's home and data/ for a new page; keeps `BUILT`."""
         root = self.checkout.root
         self.checkout.variables = plain_environment()
         data = {path.relative_to(root).as_posix(): path for path in (root / "data").iterdir()}
@@ -93,7 +102,7 @@ def failures(answers: list[Answer]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
-    """Who has typed README.md."""
+    """A reader who has typed all lines of README.md."""
     folder = tmp_path_factory.mktemp("typed")
     person = Person(folder / "checkout", small_samples(folder, SAMPLES[::2]))
     answers = person.type("README.md")
@@ -101,7 +110,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
     assert "2 done, 0 quarantined" in answers[0].output
     [run] = [answer for answer in answers if answer.line == ".venv/bin/demo-pipeline run"]
     assert "1 done, 0 quarantined, 2 up to date" in run.output  # the reader's own recording
-    assert "data/store/sft" in answers[0].output.split()  # as it can be typed there
+    assert "data/store/sft" in answers[0].output.split()  # a path that works in this folder
     assert (person.checkout.root / "data/exported/dataset/index.json").is_file()
     return person
 
@@ -112,13 +121,13 @@ def test_every_line_of_a_page_succeeds(page, person):
     before = [f".venv/bin/demo-pipeline {line}" for line in BEFORE.get(page, ())]
     assert failures([person.checkout.type(line) for line in before]) == []
     assert failures(person.type(page)) == []
-    if SUITE[page][-1].text.startswith("export "):  # the settings hold
+    if SUITE[page][-1].text.startswith("export "):  # the exported settings must be valid
         assert failures([person.checkout.type(".venv/bin/demo-pipeline quarantine")]) == []
 
 
 @pytest.mark.browser
 def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
-    """A newcomer's first hour: nothing is in the checkout, and no other page was read."""
+    """Covers a newcomer's first hour: the checkout is empty, and no other page was read."""
     lines = [line.text for line in lines_of("README.md")]
     begin = lines.index("make setup")
     *before, review = lines[begin : begin + 4]
@@ -126,7 +135,7 @@ def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
     samples = small_samples(tmp_path, SAMPLES[:1])
     checkout = fresh_checkout(tmp_path / "checkout", samples)
     upload(samples / SAMPLES[0], checkout.root, MY_RECORDING)
-    (checkout.root / INBOX).mkdir()  # as in a clone
+    (checkout.root / INBOX).mkdir()  # a fresh clone contains this folder
     assert failures([checkout.type(line) for line in before]) == []
     with checkout.reviewing() as address, opened_browser() as browser:
         page = browser.new_page()
@@ -138,7 +147,7 @@ def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
 
 
 def test_only_what_nobody_can_run_here_is_marked():
-    """Whoever marks another line changes the number here, and says why."""
+    """If you mark another line, give a reason on the page and change the number here."""
     lines = [line for page in PAGES for line in lines_of(page)]
     marked = Counter(line.reason for line in lines if line.when == "not run")
     assert marked == {

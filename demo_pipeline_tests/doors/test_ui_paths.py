@@ -1,7 +1,7 @@
-"""Six uploads, one of them broken, processed by each path that a person finds in Dagster's UI.
+"""Tests each way to process uploads in Dagster's UI, with six uploads of which one is broken.
 
-Each path gives one run for each upload: five green, and one that is red from the stage that refuses
-the upload. The reason is one click away.
+Each way starts one run per upload. Five runs are green. The run of the broken upload is red from
+the stage that rejects it, and one click shows the reason.
 """
 
 import re
@@ -27,7 +27,8 @@ from demo_pipeline_tests.doors.ui_walk import (
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.minutes,  # Dagster looks after a backfill every 30 s; 18 runs have own processes
+    # Dagster advances a backfill only every 30 s, and each of the 18 runs is a process.
+    pytest.mark.minutes,
 ]
 REASON = re.compile(rf"{BROKEN}: input_log\.jsonl:1: no line could be read.*upload the log again")
 AFTER_THE_FAILURE = [stage.name for stage in STAGES if stage.name != "raw_recordings"]
@@ -35,7 +36,7 @@ AFTER_THE_FAILURE = [stage.name for stage in STAGES if stage.name != "raw_record
 
 @dataclass(frozen=True)
 class OpenUi:
-    """A browser's page on the UI; the paths share it, because starting the UI takes long."""
+    """A browser page with the UI, shared by all tests, because the UI is slow to start."""
 
     page: Page
     address: str
@@ -51,7 +52,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenUi]:
 
 
 def run_each_upload_once(ui: OpenUi, path: Callable[[Page, str], None], job: str) -> None:
-    """Take the path, and check the runs that it gives."""
+    """Performs the clicks of `path` and checks the resulting runs."""
     before = {run.id for run in demonstration_runs(ui.address)}
     path(ui.page, ui.address)
     runs = runs_since(ui.address, before)
@@ -61,7 +62,7 @@ def run_each_upload_once(ui: OpenUi, path: Callable[[Page, str], None], job: str
 
 
 def expect_failure_with_reason(ui: OpenUi, asset: str) -> None:
-    """The broken upload is red in the asset, and one click shows why."""
+    """Checks that the broken upload failed in the asset, and that one click shows the reason."""
     ui.page.goto(f"{ui.address}/assets/{asset}?view=partitions&partition={BROKEN}")
     for text in ("Failed (1)", "Materialized (5)", "Missing (0)"):
         expect(ui.page.get_by_text(text)).to_be_visible(timeout=PATIENCE)

@@ -1,6 +1,6 @@
-"""Six uploads, of which one is broken, and the clicks that process them in Dagster's UI.
+"""Starts Dagster's UI with six uploads, of which one is broken, and clicks to process them.
 
-`test_ui_paths.py` checks the runs of each path; `pictures/ui.py` photographs the pages.
+`test_ui_paths.py` checks the resulting runs; `pictures/ui.py` takes screenshots of the pages.
 """
 
 import json
@@ -21,16 +21,16 @@ from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import spoil_log, upload
 
 UPLOADS = tuple(f"2026110{day}_090000" for day in range(1, 7))
-BROKEN = UPLOADS[3]  # its log is damaged: the stage `events` refuses it
-PATIENCE = 60_000.0  # ms for something on a page of a busy machine
+BROKEN = UPLOADS[3]  # the stage `events` rejects this upload, because its log is damaged
+PATIENCE = 60_000.0  # timeout of an action on a page, ms; long, because the machine may be busy
 ENDED = {"SUCCESS", "FAILURE", "CANCELED"}
-_DEADLINE = 900.0  # seconds; Dagster looks after a backfill every 30 s
+_DEADLINE = 900.0  # seconds until all runs must have ended; Dagster advances a backfill every 30 s
 _RUNS = "{ runsOrError { ... on Runs { results { runId jobName status tags { key value } } } } }"
 
 
 @dataclass(frozen=True)
 class UiRun:
-    """A run of a demonstration as the server lists it."""
+    """A run of a demonstration, as listed by Dagster's server."""
 
     id: str
     job: str
@@ -40,9 +40,9 @@ class UiRun:
 
 @contextmanager
 def ui_with_six_uploads(folder: Path) -> Iterator[str]:
-    """The address of `make ui` in a checkout whose inbox holds the uploads.
+    """Runs `make ui` in a checkout with the uploads; the block gets the address of the UI.
 
-    The sensor requests no run, because it takes an upload for complete only after an hour.
+    The sensor requests no runs, because it considers an upload complete only after an hour.
     """
     demos = folder / "demos"
     write_demos(demos)
@@ -60,9 +60,9 @@ def ui_with_six_uploads(folder: Path) -> Iterator[str]:
 
 
 def demonstration_runs(address: str) -> list[UiRun]:
-    """Every run of a demonstration, newest first."""
+    """Returns all runs of demonstrations, newest first."""
     with urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 - our own server
-        own_page = page.geturl()  # below the token of this machine, as in a browser
+        own_page = page.geturl()  # with this machine's secret token in the path, as in a browser
     body = json.dumps({"query": _RUNS}).encode()
     headers = {"content-type": "application/json", "origin": address}
     request = urllib.request.Request(f"{own_page}graphql", body, headers)  # noqa: S310
@@ -77,7 +77,12 @@ def demonstration_runs(address: str) -> list[UiRun]:
 
 
 def runs_since(address: str, before: set[str]) -> list[UiRun]:
-    """The runs that began since `before`, once there is one for each upload and all have ended."""
+    """Waits until each upload has a new run and all new runs have ended; returns the new runs.
+
+    Args:
+        address: the address of the UI.
+        before: the ids of older runs.
+    """
     end = time.monotonic() + _DEADLINE
     while True:
         runs = [run for run in demonstration_runs(address) if run.id not in before]
@@ -88,7 +93,7 @@ def runs_since(address: str, before: set[str]) -> list[UiRun]:
 
 
 def choose_all_partitions(page: Page) -> None:
-    """In the dialog of partitions: All, then Launch backfill."""
+    """Clicks *All* and *Launch backfill* in the dialog for partitions."""
     page.get_by_role("button", name="All", exact=True).click()
     count = page.get_by_text(f"{len(UPLOADS)} partitions", exact=True)
     expect(count).to_be_visible(timeout=PATIENCE)
@@ -96,21 +101,21 @@ def choose_all_partitions(page: Page) -> None:
 
 
 def materialize_the_lineage(page: Page, address: str) -> None:
-    """Lineage → Materialize all."""
+    """Clicks Lineage → Materialize all."""
     page.goto(f"{address}/asset-groups")
     page.get_by_role("button", name="Materialize all").click()
     choose_all_partitions(page)
 
 
 def backfill_the_job(page: Page, address: str) -> None:
-    """Jobs → process_demonstration → Partitions → Materialize."""
+    """Clicks Jobs → process_demonstration → Partitions → Materialize."""
     page.goto(f"{address}/locations/demo_pipeline/jobs/process_demonstration/partitions")
     page.get_by_role("button", name="Materialize").first.click()
     choose_all_partitions(page)
 
 
 def materialize_the_asset(page: Page, address: str) -> None:
-    """The page of the asset `events` → Materialize."""
+    """Clicks Materialize on the page of the asset `events`."""
     page.goto(f"{address}/assets/events?view=partitions")
     page.get_by_role("button", name="Materialize").first.click()
     choose_all_partitions(page)

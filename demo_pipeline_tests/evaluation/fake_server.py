@@ -1,4 +1,4 @@
-"""A small server that answers chat requests in OpenAI's form, and fails as real servers do."""
+"""A small server that answers chat requests in OpenAI's format, and can fail like real servers."""
 
 import json
 import threading
@@ -10,10 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Behaviour = Callable[[dict[str, Any], int], tuple[int, Any]]
-"""The body of a request, and how many came before → status and body; None: hang up.
+"""Takes the body of a request and the number of earlier requests; returns status and body.
 
-With the status 0 the body is pieces of what goes over the wire, a tenth of a second apart, before
-the server hangs up.
+If the returned body is None, the server closes the connection without an answer. If the status is
+0, the body is a list of raw bytes: the server sends one item every 0.1 s, and then closes the
+connection.
 """
 
 
@@ -26,7 +27,7 @@ def echo(body: dict[str, Any], _number: int) -> tuple[int, Any]:
 
 @dataclass
 class FakeServer:
-    """A server, and the requests that it received."""
+    """The address of a running server, and the requests that the server received."""
 
     url: str
     bodies: list[dict[str, Any]] = field(default_factory=list)

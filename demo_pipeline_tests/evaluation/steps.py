@@ -28,7 +28,7 @@ def answer(kind: str, **parameters: Any) -> Answer:
 def predicted(
     rows: Iterable[tuple[str, int, str]], known: Collection[str]
 ) -> Iterator[Predictions]:
-    """Returns predictions from rows of (trajectory, step, response)."""
+    """Writes rows of (trajectory, step, response) to a file and reads them as predictions."""
     names = ("trajectory_id", "step_index", "response")
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
     with TemporaryDirectory() as folder:

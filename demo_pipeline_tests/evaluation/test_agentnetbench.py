@@ -1,4 +1,7 @@
-"""The scores of AgentNetBench's rules; expected scores were computed by hand from its script."""
+"""Tests the scores of AgentNetBench's rules.
+
+The expected scores were computed by hand from AgentNetBench's script.
+"""
 
 import math
 
@@ -48,7 +51,7 @@ def end(status):
 SUCCESS = end("success")
 WAIT = BenchAction("wait")
 
-# truth, answer, score of the first script, score of the revised one
+# Correct actions, answered actions, score of the first script, score of the revised script.
 CASES = [
     ([click(0.5, 0.5)], [], 0, 0),
     ([], [click(0.5, 0.5)], 0, 0),
@@ -79,17 +82,18 @@ CASES = [
     ([SUCCESS], [SUCCESS], 1, 1),
     ([SUCCESS], [end("failure")], 0, 0),
     ([SUCCESS], [SUCCESS, click(0.5, 0.5)], 1, 0.5),
-    # The first type must be among the true types; then actions are compared position by position.
+    # The type of the first answered action must be among the correct types. Then actions are
+    # compared position by position.
     ([move(0.5, 0.5), scroll(1)], [scroll(1)], 0, 0),
     ([move(0.5, 0.5), scroll(1)], [move(0.5, 0.5)], 0.5, 0.5),
-    # A type with a right and a wrong action scores a half; the score is the mean over types.
+    # A type with a right and a wrong action scores 0.5. The total score is the mean over types.
     (
         [click(0.1, 0.1), click(0.9, 0.9), press("a")],
         [click(0.1, 0.1), press("a"), press("a")],
         0.75,
         0.75,
     ),
-    # Types that the script ignores do not lower the mean of the others.
+    # Types that the script ignores do not lower the mean of the other types.
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1), WAIT], 1, 1),
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1)], 0.5, 0.5),
 ]

@@ -1,4 +1,4 @@
-"""The export of the test split as AgentNetBench's files."""
+"""Tests the export of the test split in AgentNetBench's file format."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The validator of AgentNetBench's files names file, line and field of each problem."""
+"""Tests that the validator of AgentNetBench files names file, line and field of each problem."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The sheet of wrong answers shows the person's and the model's action, and no text of either."""
+"""Tests the image sheet of wrong answers.
+
+The sheet shows the person's action and the model's action, but no text that either typed.
+"""
 
 from pathlib import Path
 
@@ -34,7 +37,7 @@ def test_a_wrong_answer_is_a_row_with_the_persons_and_the_models_action(tmp_path
 
 
 def test_text_that_a_model_writes_as_keys_is_not_drawn(tmp_path):
-    """Labels show names of keys, so that a model could write text there."""
+    """Labels contain key names, in which a model could hide text."""
     step = made(tmp_path)
     sheets = [
         failures_sheet([FailedStep(step, answer("hotkey", keys=keys), None)])

@@ -1,4 +1,4 @@
-"""No odd answer ends an evaluation, in any form, to any step, under any rule."""
+"""Tests that no odd answer stops an evaluation: in any answer format, step and scoring rule."""
 
 import json
 from itertools import cycle, pairwise, product
@@ -37,7 +37,7 @@ CODES = (
 
 
 def odd_answers(form):
-    """Yields each odd part alone, and followed by the next part."""
+    """Returns odd answers: each part alone, each part followed by the next, and no call at all."""
     parts: tuple[str, ...] = CODES
     if form != "opencua":
         calls = ({"name": "computer_use", "arguments": arguments} for arguments in CALLS)

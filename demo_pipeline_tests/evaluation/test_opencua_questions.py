@@ -1,4 +1,4 @@
-"""Requests and right answers in the form of OpenCUA's models."""
+"""Tests requests and correct answers in the format of OpenCUA's models."""
 
 from demo_pipeline.datasets.splits import Split, plan_export
 from demo_pipeline.evaluation.answer_forms import answer_opencua, ask_opencua

@@ -1,4 +1,4 @@
-"""Predictions of any quality are read; unusable answers are counted and never right."""
+"""Tests that predictions of any quality can be read; unusable answers count as wrong."""
 
 import json
 

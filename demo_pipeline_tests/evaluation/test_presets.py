@@ -1,4 +1,4 @@
-"""The score of an answer under each rule."""
+"""Tests the score of an answer under each scoring rule."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Requests are retried, resumed and limited, and only sent to the given host."""
+"""Tests that requests are retried, resumed and limited, and are sent only to the given host."""
 
 import json
 import stat
@@ -66,7 +66,7 @@ def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
     errors = [json.loads(line)["error"] for line in results.read_text().splitlines()]
     assert TYPED not in json.dumps(errors)
     with results.open("ab") as file:
-        file.write(b'{"custom_id": "demo/0", "resp')  # as after a kill in the middle of a line
+        file.write(b'{"custom_id": "demo/0", "resp')  # the last line is cut off, as after a kill
     assert count_requests(requests, results) == (4, 2)
     with fake_server() as server:
         counts = send_requests(requests, results, endpoint(server.url)[0], "qwen")

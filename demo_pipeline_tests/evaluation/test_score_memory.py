@@ -1,4 +1,4 @@
-"""The values in the table of scores, and the memory that their computation needs."""
+"""Tests the values in the table of scores, and the memory that their computation needs."""
 
 import tracemalloc
 
@@ -55,7 +55,7 @@ def rows(folder, count=33 * 7):
 
 
 def expected(preset, answerer, dimension, value):
-    """Computes the means of a group in the obvious way."""
+    """Computes the means of a group with simple code, for comparison."""
     steps = [
         (label(n)["trajectory"], score)
         for n in range(33 * 7)
@@ -89,7 +89,7 @@ def test_every_row_has_the_numbers_of_its_steps(tmp_path):
 
 
 def held(call):
-    """Returns the most memory of Python objects while a function runs, bytes."""
+    """Returns the peak memory of Python objects during a function call, bytes."""
     tracemalloc.start()
     try:
         call()
@@ -101,4 +101,5 @@ def held(call):
 def test_scores_of_more_steps_need_no_more_memory(tmp_path):
     rows(tmp_path, 7)  # imports
     few, many = (held(lambda steps=steps: rows(tmp_path, steps)) for steps in (6_000, 24_000))
-    assert many - few < 18_000 * 10  # numbers of two answerers and rules, and labels, are 58 bytes
+    # 10 bytes per step; the labels and numbers of a step (two answerers, two rules) take 58 bytes.
+    assert many - few < 18_000 * 10

@@ -1,4 +1,4 @@
-"""The steps that a model is asked about, from synthetic trajectories."""
+"""Tests which steps of synthetic trajectories become questions for a model."""
 
 import pytest
 

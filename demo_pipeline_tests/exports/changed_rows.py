@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 
 def change_row(path: Path, number: int, **changes: Any) -> None:
-    """Writes other values into some columns of a row; the values decide the types of columns."""
+    """Changes values in a row of a table; the types of columns then follow from the values."""
     rows = pq.read_table(path).to_pylist()
     rows[number] |= changes
     path.unlink()

@@ -1,4 +1,4 @@
-"""Functions that build and validate the datasets of each form, for tests."""
+"""Functions that build and validate the datasets of each export form, for tests."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,12 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 
 def validate_as(name: str, path: Path) -> list[Problem]:
-    """Returns the problems that `demo-pipeline validate` reports for a path of a form."""
+    """Returns the problems that `demo-pipeline validate` reports for a dataset of an export form.
+
+    Args:
+        name: name of the form, such as `sft`.
+        path: folder or file of the dataset.
+    """
     return list(export_of(form_of(name)).validated_as.validate(path, Settings()))
 
 

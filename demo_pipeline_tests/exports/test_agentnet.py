@@ -1,4 +1,4 @@
-"""Tests of the AgentNet export: full lines, and lines with only the code."""
+"""Tests of the AgentNet export, both with full lines and with lines that only contain code."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ ALT_GR = ("hotkey", {"keys": ["altgr", "q"]})
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """Returns the lines of the training split, after the folder was validated."""
+    """Builds and validates a dataset; returns the lines of the training split."""
     build_form(AGENTNET_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_agentnet(tmp_path / "out") == []
     return read_lines(tmp_path / "out/train.jsonl")

@@ -27,7 +27,7 @@ pyautogui.click(x=0.5, y=0.25)
 
 
 def plain(code: str) -> list[tuple[str, dict[str, object]]]:
-    """Returns type and parameters of the actions that some code expresses."""
+    """Decodes an answer that is only code; returns type and parameters of its actions."""
     return [
         (action.action_type.value, action.parameters.members())
         for action in decode_agentnet_answer(code, SIZE).actions
@@ -108,7 +108,7 @@ def test_keys_pressed_in_turn_are_actions_in_turn():
 
 
 class TestWords:
-    """The code of an answer is found in a section, in a fence, or is the whole text."""
+    """The code of an answer can be in a section, in a code fence, or be the whole text."""
 
     def test_below_its_heading(self):
         answer = decode_agentnet_answer(ANSWER, SIZE)

@@ -1,4 +1,4 @@
-"""Tests of building a dataset of any form: its counts, and its rows of whole trajectories."""
+"""Tests of building a dataset of any export form: counts, and rows of whole trajectories."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Tests of the ATIF export: actions with a correct screenshot are calls, all others are words."""
+"""Tests of the ATIF export.
+
+Actions with a correct screenshot become calls. All other actions are described in words.
+"""
 
 import json
 from pathlib import Path
@@ -13,7 +16,7 @@ from demo_pipeline_tests.exports.forms import ATIF_FORM, validate_atif
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """Returns the documents in the order of the list, after the folder was validated."""
+    """Builds and validates a dataset; returns its documents in the order of its list file."""
     build_form(ATIF_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_atif(tmp_path / "out") == []
     entries = read_lines(tmp_path / "out/atif_trajectories.jsonl")
@@ -21,7 +24,7 @@ def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
 
 
 def messages(document: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns source and words of all steps after the user's message."""
+    """Returns source and text of all steps after the user's message."""
     return [(step["source"], step["message"]) for step in document["steps"][1:]]
 
 
@@ -72,7 +75,8 @@ def test_hidden_actions_are_described_in_words_in_order(tmp_path, monkeypatch):
         ("agent", "Step 3 of the work"),
         ("system", "Not shown: pressed keys after the recording had ended."),
     ]
-    # A screen belongs to what came last before it, so that no call shows another one's doing.
+    # A screenshot belongs to the last step before it, so that no call seems to have the effect of a
+    # hidden action.
     assert [images(step) for step in document["steps"]] == [
         [],
         ["000"],

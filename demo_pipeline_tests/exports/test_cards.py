@@ -26,7 +26,7 @@ NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, DatasetStats]:
-    """Returns the numbers of each dataset in `described`, by the name of its folder."""
+    """Returns folder name → numbers, for the datasets of `described`, which fills the dict."""
     return {}
 
 

@@ -29,7 +29,7 @@ def rows_of(out: Path, split: str = "train", name: str = NAME) -> list[dict[str,
 
 
 def build(tmp_path: Path, *demos: Any, **settings: Any) -> list[dict[str, Any]]:
-    """Returns the rows of the training split, after the folder was validated."""
+    """Builds and validates a dataset; returns the rows of the training split."""
     build_form(CUA_LITE_FORM, demos, tmp_path / "out", DatasetSettings(**settings))
     assert validate_cua_lite(tmp_path / "out") == []
     return rows_of(tmp_path / "out")

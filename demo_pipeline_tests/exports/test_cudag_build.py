@@ -22,7 +22,7 @@ TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0)
 TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0)
 BOX = {"target_x": 900, "target_y": 500, "target_width": 192, "target_height": 54}
 
-# task_type, calls, real_coords, tolerance of every action of builders.TABLE
+# For each action of builders.TABLE and the end: task_type, calls, real_coords and tolerance.
 POINT = [260, 278]
 CENTRE = [500, 500]
 EXPECTED: list[tuple[str, list[dict[str, Any]], tuple[int, int], tuple[int, int]]] = [
@@ -85,7 +85,7 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
 
 
 def test_a_test_expects_the_call_at_a_place(tmp_path):
-    """Typing, keys, waits and the end have no place, so only records.jsonl has them."""
+    """Typing, keys, waits and the end have no position, so that only records.jsonl has them."""
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
     tested = [row for row in EXPECTED if "coordinate" in row[1][-1]]
@@ -136,9 +136,10 @@ def test_a_record_has_an_estimate_of_its_tokens(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 40)
     out, _ = build(tmp_path, [demo])
     tokens = [record.metadata.tokens for record in read_records(out / "train.jsonl")]
-    assert 2693 + 600 < tokens[0] < 2693 + 1000  # the picture, the system prompt and a call
+    # The image has 2693 tokens; the system prompt and a call have the rest.
+    assert 2693 + 600 < tokens[0] < 2693 + 1000
     assert tokens[30] > tokens[0] + 30 * 20
-    assert abs(tokens[39] - tokens[35]) < 10  # the last 30 actions in full
+    assert abs(tokens[39] - tokens[35]) < 10  # both prompts list the last 30 actions
 
 
 def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
@@ -215,7 +216,7 @@ def test_a_button_is_tested_at_its_centre_and_keeps_the_place_of_the_person(tmp_
 
 
 def test_in_a_large_area_only_the_point_itself_is_accepted(tmp_path):
-    """With the whole area as tolerance, a wrong cell of a spreadsheet would count as correct."""
+    """If the whole area were the tolerance, a wrong cell of a spreadsheet would be accepted."""
     places = {0: (100, 100, 1200, 800), 1: (100, 100, 1200, 800), 2: (880, 500, 160, 50)}
     rows = {n: dict(zip(BOX, box, strict=True)) for n, box in places.items()}
     targets = {

@@ -1,4 +1,4 @@
-"""Tests of the settings of a CUDAG dataset: prompts, images, files for trainers, splits."""
+"""Tests of settings for CUDAG datasets: prompts, images, files for trainers, splits."""
 
 import json
 
@@ -102,7 +102,8 @@ def test_a_target_with_the_same_words_as_another_element_has_no_grounding_record
     write_tree(demo.path / "steps/000", tree)
     out, summary = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
     assert len(list(read_records(out / "train.jsonl"))) == records
-    assert summary.excluded_records["not_grounded"] == 2 - records  # the end has no target
+    # The second record is the end of the task, which has no target.
+    assert summary.excluded_records["not_grounded"] == 2 - records
     history = build_cudag([demo], tmp_path / "history", TRAIN)
     assert history.excluded_records["not_grounded"] == 0
 

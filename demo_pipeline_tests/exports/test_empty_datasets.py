@@ -1,4 +1,4 @@
-"""Tests that each form has a valid dataset without rows if no trajectory takes part."""
+"""Tests that each export form writes a valid dataset without rows if no trajectory is exported."""
 
 from pathlib import Path
 

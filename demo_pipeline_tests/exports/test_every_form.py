@@ -1,4 +1,4 @@
-"""Tests of properties that the datasets of all forms share."""
+"""Tests of properties that the datasets of all export forms share."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from demo_pipeline_tests.datasets.builders import CLICK, SAME_PROMPT, make_traje
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 
 FORMS = sorted({*BUILT_IN_EXPORTS} - WITHOUT_FORM)
-JUDGED = {"step_labels"}  # failed demonstrations take part in its rows, which are of whole ones
-WITHOUT_PROMPTS = {*JUDGED, "sft"}  # the instruction as it is, whose demonstrations are one group
+JUDGED = {"step_labels"}  # forms that also export failed demonstrations, one row for each
+# Forms whose rows contain the unchanged instruction. Demonstrations with equal instructions are in
+# one split group.
+WITHOUT_PROMPTS = {*JUDGED, "sft"}
 SAVE = element("button", "Save", (100, 200, 80, 31))
 
 
@@ -75,7 +77,7 @@ def test_a_lone_surrogate_stops_no_export(tmp_path, name):
 
 
 def texts_below(folder: Path) -> str:
-    """Returns the text of all files, also of tables."""
+    """Returns the text of all JSON files and Parquet tables below a folder."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     tables = [str(pq.read_table(path).to_pylist()) for path in files if path.suffix == ".parquet"]
     texts = [path.read_text("utf-8") for path in files if path.suffix in {".json", ".jsonl"}]

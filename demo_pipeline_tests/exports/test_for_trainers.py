@@ -1,4 +1,4 @@
-"""Tests of cases that trainers met, such as held keys, empty splits and odd answers."""
+"""Tests of cases that caused trouble in training, such as held keys and empty splits."""
 
 import ast
 import json
@@ -41,7 +41,7 @@ def test_a_key_that_was_held_is_at_most_eight_calls(tmp_path, presses, written):
     assert [line["step_index"] for line in lines] == [0, *([1] if written else []), 2, 3]
     assert max(line["messages"][-1]["content"].count("<tool_call>") for line in lines) <= 8
     last = lines[-1]["messages"][1]["content"][1]["text"]
-    assert f"{presses} times" in last  # what happened stays in the history
+    assert f"{presses} times" in last  # the history still contains all presses
 
 
 def test_only_the_latest_actions_of_a_long_history_are_listed(tmp_path):
@@ -99,7 +99,8 @@ def test_thoughts_fences_and_a_missing_end_tag_are_accepted_in_answers(answer):
     assert action.parameters.members()["x"] == 500  # type: ignore[union-attr]
 
 
-# Of `smart_resize` of transformers 5.19.0, factor 28, min_pixels 3,136.
+# Size of an image, max_pixels, and the result of `smart_resize` in transformers 5.19.0 with factor
+# 28 and min_pixels 3,136.
 RESIZED = [
     ((1920, 1080), 12_845_056, (1932, 1092)),
     ((1920, 1080), 2_073_600, (1904, 1064)),

@@ -1,4 +1,7 @@
-"""Tests of actions in other formats: losses are counted, and their own readers accept the code."""
+"""Tests of actions in the formats of other projects.
+
+Actions that a format cannot express are counted, and the readers of these projects accept the code.
+"""
 
 import os
 from typing import Any
@@ -18,7 +21,7 @@ from demo_pipeline.exports.tool_calls import (
 )
 from demo_pipeline_tests.exports.cudag.test_decoder import ACTIONS
 
-# `make property` asks for thousands
+# `make property` sets several thousand.
 EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "200"))
 
 

@@ -1,4 +1,4 @@
-"""Tests of grounding rows: their content, and the screenshots that have rows."""
+"""Tests of grounding rows: their content, and which screenshots have rows."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""Tests of the selection of elements for grounding rows: in case of doubt they are left out."""
+"""Tests of the selection of elements for grounding rows; doubtful elements are left out."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def test_a_visible_named_leaf_is_asked_for(tmp_path):
         (save((100, 100, 7, 30)), "small"),
         (save((100, 100, 80, 7)), "small"),
         (save((0, 0, 800, 700)), "large"),
-        (save((850, 100, 80, 30)), "clipped"),  # beyond the window
+        (save((850, 100, 80, 30)), "clipped"),  # extends beyond the window
         (save((-10, 100, 80, 30)), "outside"),
         (save(SAVE, "Save", "button", save((110, 105, 20, 20), "All", "label")), "not_a_leaf"),
         (save(SAVE, "Save", "label", save((110, 105, 20, 20), "Save", "label")), "not_a_leaf"),
@@ -141,7 +141,7 @@ class TestCovered:
         ("node", "covers"),
         [
             (save((150, 90, 200, 200), "", "panel"), True),
-            (save((175, 90, 200, 200), "", "panel"), False),  # over a few pixels at the edge
+            (save((175, 90, 200, 200), "", "panel"), False),  # covers a strip of 5 pixels
             (save((175, 90, 200, 200), "", "dialog"), False),
             (save((90, 90, 200, 200), "Other", "list"), True),
         ],
@@ -195,7 +195,9 @@ class TestCovered:
     def test_by_an_open_list_that_is_wider_than_its_items(self, tmp_path):
         items = [save((100, 131 + 30 * row, 60, 30), f"Item {row}", "menuitem") for row in range(3)]
         choice = element("combobox", "City", (100, 100, 300, 30), *items)
-        slider = save((300, 150, 90, 20), "Price", "slider")  # below the list, beside the items
+        slider = save(
+            (300, 150, 90, 20), "Price", "slider"
+        )  # covered by the list, but not by its items
         texts, left_out = chosen(tmp_path, window(choice, slider))
         assert "the Price slider" not in texts
         assert left_out["covered"] == 1

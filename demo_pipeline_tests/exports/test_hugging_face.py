@@ -35,7 +35,10 @@ def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds all exports of demonstrations with one type each, so that no split has all types."""
+    """Builds all exports of demonstrations with one action each.
+
+    No split contains all action types.
+    """
     root = tmp_path_factory.mktemp("exports")
     demos = [
         make_trajectory(root, f"demo_{number}", [step], instruction=f"Task {number}", shade=number)
@@ -74,7 +77,7 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
         f"demo_{number}" for number in range(len(TABLE))
     )
     assert len(tables["steps"]) == len(TABLE)
-    with pytest.raises(ValueError, match="hidden_actions"):  # no action is hidden, so no table
+    with pytest.raises(ValueError, match="hidden_actions"):  # no hidden action, so no table
         hub.load_dataset(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
     first = hub.load_dataset(str(exports / "dataset"), cache_dir=cache)
     assert first["train"]["trajectory_id"] == tables["trajectories"]["trajectory_id"]
@@ -99,7 +102,7 @@ def test_after_a_rebuild_in_place_removed_rows_are_not_loaded_from_the_cache(
 
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Builds the exports of eight demonstrations, and those of seven of them with fewer actions."""
+    """Builds exports twice: of eight demonstrations, and of seven of them with fewer actions."""
     roots = []
     for count, steps in ((8, 4), (7, 3)):
         root = tmp_path_factory.mktemp("rebuilt")

@@ -1,4 +1,4 @@
-"""Tests of the messages export: chats have the steps of the CUDAG dataset and fit the schema."""
+"""Tests of the messages export: chats contain the steps of the CUDAG dataset and fit the schema."""
 
 import json
 from pathlib import Path
@@ -117,5 +117,5 @@ def test_the_action_line_has_the_coordinates_of_the_calls():
     words = "Drag from (960, 270) to (192, 216)."
     places = [(960, 270), (192, 216)]
     assert action_sentence([start, end], words, places) == "Drag from (500, 250) to (100, 200)."
-    named = 'Click the "(7, 8)" button.'  # not a place of this action
+    named = 'Click the "(7, 8)" button.'  # a name that only looks like a point of the action
     assert action_sentence([end], named, places[1:]) == named

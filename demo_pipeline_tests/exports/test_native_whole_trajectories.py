@@ -1,4 +1,4 @@
-"""Tests of whole trajectories with native screenshots, and of the coordinates of their points."""
+"""Tests of exports of whole trajectories that have native screenshots, and of their coordinates."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,8 @@ from demo_pipeline_tests.datasets.builders import make_trajectory, picture, read
 from demo_pipeline_tests.exports.forms import validate_as
 from demo_pipeline_tests.exports.test_cua_lite import calls_of, rows_of
 
-SCREEN = (1440, 900)  # 1.2 canvas pixels for one of its pixels, and bars of 96 on both sides
+# On the canvas, a pixel of this screen is 1.2 pixels wide; bars of 96 pixels are at both sides.
+SCREEN = (1440, 900)
 ON_CANVAS = {"x": 96 + 864, "y": 270}
 ON_SCREEN = {"x": 720, "y": 225}
 TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
@@ -23,7 +24,10 @@ TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
 
 @pytest.fixture
 def demo(tmp_path: Path) -> DatasetTrajectory:
-    """Makes a click on a screen of 1440 by 900 with native screenshots and a sentence."""
+    """Builds a trajectory with one click and native screenshots of 1440 by 900 pixels.
+
+    The description of the click contains its point on the canvas.
+    """
     made = make_trajectory(tmp_path, "demo", [("click", {**ON_CANVAS, "button": "left"})])
     action = made.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("Step 0 of the work", "Click at (960, 270)."))

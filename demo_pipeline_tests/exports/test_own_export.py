@@ -1,4 +1,4 @@
-"""Tests of exports in other packages: the example is installed and used like by a person."""
+"""Tests of exports in other packages: the example package is installed, and used as by a person."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tests of the runner in docs/guides/replaying.md, with an environment that has OSWorld's calls."""
+"""Tests of the runner in docs/guides/replaying.md, with an imitation of OSWorld's environment."""
 
 import importlib.util
 from pathlib import Path
@@ -18,7 +18,10 @@ SCREEN = (1440, 900)
 
 
 class Machine:
-    """Records its calls; its screen has another size than the screenshots of the line."""
+    """Imitates OSWorld's environment and records the calls.
+
+    The screen has another size than the screenshots in the exported line.
+    """
 
     def __init__(self) -> None:
         self.task: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Tests of labels for reward models: labels need the support of the recording or a review."""
+"""Tests of labels for reward models: a recording or a review must support each label."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,11 @@ Rows = list[dict[str, Any]]
 def build(
     tmp_path: Path, *made: DatasetTrajectory, **settings: Any
 ) -> tuple[ExportSummary, Rows, Rows]:
-    """Builds the export; returns its summary and the rows of steps and demonstrations in train."""
+    """Builds and validates the export with all rows in the training split.
+
+    Returns:
+        The summary, the rows with labels of steps, and the rows with labels of demonstrations.
+    """
     out = tmp_path / "out"
     summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
@@ -78,7 +82,7 @@ def of_task(root: Path, name: str, task: int, **more: Any) -> DatasetTrajectory:
 
 def test_failed_demonstrations_get_the_split_of_their_task_and_move_no_other(tmp_path):
     good = [of_task(tmp_path, f"good_{n}", n, shade=n) for n in range(6)]
-    bad = [  # three of tasks that no other export has
+    bad = [  # six failed attempts at the tasks of `good`, and three at other tasks
         of_task(tmp_path, f"bad_{n}", n, success=False, shade=20 + n) for n in range(9)
     ]
     plan = plan_export(good, DatasetSettings()).splits

@@ -71,8 +71,8 @@ def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"end_ms_0": 900}, "early_after"),  # the next picture is from 880
-        ({"pts_1": 1.5}, "early_after"),  # the same frame serves both steps
+        ({"end_ms_0": 900}, "early_after"),  # the next screenshot is from 880 ms
+        ({"pts_1": 1.5}, "early_after"),  # both steps have the same frame
         ({"pts_1": None}, "missing_frame"),
         ({"leak_0": True}, "avoidable_leak"),
         ({"off_screen_0": True}, "off_screen"),

@@ -1,4 +1,4 @@
-"""Tests of `validate` on folders of all forms: values, and the files that they name."""
+"""Tests of `validate` on datasets of all export forms: values, and the files that values name."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.exports.changed_rows import change_row, drop_column
 from demo_pipeline_tests.exports.forms import build_described, validate_as
 
-OWN = {"sft", "cudag"}  # whose validators have tests of their own
+OWN = {"sft", "cudag"}  # the validators of these forms are tested elsewhere
 FORMS = sorted({*BUILT_IN_EXPORTS} - OWN - WITHOUT_FORM)
 FIRST = "trajectories/demo_0/steps/000/screenshot.png"
 TRAIN = DatasetSettings(train_ratio=1, val_ratio=0)
@@ -38,7 +38,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_line(file: str, change: Callable[[dict[str, Any]], object], number: int = 0) -> Change:
-    """Changes a value in a line or in a JSON document."""
+    """Returns a change of the value in a line of a JSON Lines file, or of a JSON document."""
 
     def apply(folder: Path) -> None:
         path = folder / file
@@ -152,5 +152,6 @@ def test_loading_one_form_loads_no_other():
     )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[2] for name in done.stdout.split()}
-    assert loaded & {*BUILT_IN_EXPORTS} <= {"transitions", "cudag"}  # a folder, for its ids
+    # `cudag` is a package, of which `transitions` uses only the ids.
+    assert loaded & {*BUILT_IN_EXPORTS} <= {"transitions", "cudag"}
     assert "demo_pipeline.exports.cudag.dataset" not in done.stdout

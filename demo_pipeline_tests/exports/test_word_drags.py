@@ -1,4 +1,4 @@
-"""Tests of drags that select word by word, in formats that only have plain drags."""
+"""Tests of drags that select whole words, in export formats that only have plain drags."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`make faults`: disturb the real command line many times, and print what was found."""
+"""`make faults`: disturbs the real command line many times, and prints the faults."""
 
 import argparse
 import json
@@ -20,13 +20,16 @@ from demo_pipeline_tests.faults.network import network_tallies
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
 CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 11, "network": 20}
-"""Kind → how many cases: kills, calls that fail, other commands or the daemon, flipped bytes,
-behind S3."""
+"""Kind of disturbance → number of cases.
+
+The kinds are: kills, calls that fail, other commands at the same time, a daemon at the same time,
+flipped bytes, and a store in S3 behind a bad network.
+"""
 AT_ONCE = 2
 
 
 def main() -> int:
-    """Run the suite; the exit code is 0 when nothing was found."""
+    """Runs the suite; returns the exit code, which is 0 if no fault was found."""
     parser = argparse.ArgumentParser(prog="demo_pipeline_tests.faults", description=__doc__)
     parser.add_argument("kinds", nargs="*", help=f"only these of: {', '.join(CASES)}")
     parser.add_argument("--times", type=int, help="so many cases of each kind, not as usual")
@@ -62,7 +65,7 @@ def _suite(folder: Path, times: Mapping[str, int]) -> int:
 
 
 def _run_all(scene: Scene, folder: Path, name: str, cases: Iterable[Case]) -> Tally:
-    """Every case in a forked process of its own, some at once."""
+    """Runs each case in a forked process, `AT_ONCE` at a time; returns the sum of the tallies."""
     waiting = list(enumerate(cases))
     running: dict[int, Path] = {}
     total = Tally()
@@ -86,7 +89,7 @@ def _fork(scene: Scene, folder: Path, case: Case, report: Path) -> int:
         return pid
     try:
         tally = case(scene, scenarios.copy_start(scene.start, folder))
-    except BaseException:  # noqa: BLE001 - the other cases go on
+    except BaseException:  # noqa: BLE001 - the other cases must still run
         tally = Tally(cases=1, torn=[f"{folder.name}: {traceback.format_exc()}"])
     report.write_text(json.dumps(asdict(tally)))
     os._exit(0)

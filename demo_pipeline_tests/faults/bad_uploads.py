@@ -1,8 +1,8 @@
-"""60 bad uploads of all kinds beside 4 good ones, in a folder or a bucket.
+"""Processes 60 bad uploads of all kinds beside 4 good ones, in a folder or a bucket.
 
-`python -m demo_pipeline_tests.faults.bad_uploads [--bucket] [--daemon]` processes them with 1 GB of
-resident memory per worker: the good ones must be done, each bad one reported by name and reason,
-and no worker may die. `make faults` runs all four forms.
+`python -m demo_pipeline_tests.faults.bad_uploads [--bucket] [--daemon]` processes the uploads with
+1 GB of resident memory per worker. All good uploads must be processed, each bad upload must be
+reported with its name and a reason, and no worker may die. `make faults` runs all four variants.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from demo_pipeline_tests.simulator.s3_server import seaweed_server
 from demo_pipeline_tests.simulator.script import click
 
 GOOD = ("good-1", "good-2", "good-3", "good-4")
-MEMORY = 2**30  # bytes that a worker may have in RAM
-PATIENCE = 3600  # seconds for the daemon
+MEMORY = 2**30  # maximum resident memory of a worker, bytes
+PATIENCE = 3600  # maximum time for the daemon, seconds
 _MEASURE = """
 import os, subprocess, sys
 running = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
@@ -46,7 +46,7 @@ print(running.returncode, usage.ru_maxrss)
 
 
 def _named(name: str) -> Callable[[Path], None]:
-    """A folder of this name without a video."""
+    """Returns a function that removes the video from an upload and gives its folder this name."""
 
     def spoil(folder: Path) -> None:
         (folder / "recording.mp4").unlink()
@@ -88,19 +88,20 @@ FOLDERS: dict[str, Callable[[Path], None]] = {
     "folder-loop": _link_to_itself,
     "folder-outside": _link_outside,
 }
-"""Only a folder can hold them."""
+"""Kinds of bad uploads that are possible in a folder but not in a bucket."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of the uploads.
+    """The results of processing the uploads.
 
     Attributes:
-        done: ids with a trajectory.
-        reported: id → the reason.
-        missing: bad uploads that were neither processed nor reported.
-        largest: resident bytes of the largest process of the command line; 0: not measured.
-        seconds: that it took.
+        done: ids of demonstrations with a trajectory.
+        reported: id of a rejected upload → reason.
+        missing: bad uploads that were not reported.
+        largest: peak resident memory of the largest process of the command line, bytes; 0 if not
+            measured.
+        seconds: duration.
     """
 
     done: list[str]
@@ -111,7 +112,7 @@ class Found:
 
 
 def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
-    """Write the good uploads and one of each bad kind; returns kind → id of the bad ones."""
+    """Writes the good uploads and one bad upload per kind; returns kind → id of the bad upload."""
     write_recording(root.parent / "intact", script(click("Agree")), SMALL)
     for name in good:
         shutil.copytree(root.parent / "intact", root / name)
@@ -134,7 +135,7 @@ def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict
 
 
 def every_kind(*, bucket: bool) -> list[str]:
-    """All kinds of bad uploads that a bucket or a folder can hold."""
+    """Returns all kinds of bad uploads that can exist in a bucket, or in a folder."""
     if not bucket:
         return [*NAMES, *FOLDERS, *HOSTILE]
     impossible = ("-pipe", "-loop", "-folder", "-sparse")
@@ -143,7 +144,7 @@ def every_kind(*, bucket: bool) -> list[str]:
 
 @contextmanager
 def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
-    """The settings of every process that is started in the context."""
+    """Sets environment variables with settings for all processes started in the block."""
     values = variables_of(folder) | {
         "DEMO_PIPELINE_UPLOADS": uploads,
         "DEMO_PIPELINE_STORE": store,
@@ -167,12 +168,13 @@ def process(
     bucket: bool = False,
     daemon: bool = False,
 ) -> Found:
-    """Write the uploads below `folder`, process them, and say what became of them.
+    """Writes the uploads below `folder`, processes them, and returns the results.
 
-    What the daemon did not process within `PATIENCE` seconds is missing.
+    Uploads that the daemon did not process within `PATIENCE` seconds count as missing.
     """
     (folder / "uploads").mkdir(parents=True)
-    # In a process of its own: making a hostile video takes the memory that reading it must not.
+    # A separate process, because writing a hostile video takes more memory than processing the
+    # video may take.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         ids = pool.submit(write_uploads, folder / "uploads", good, kinds).result()
     start = time.monotonic()
@@ -216,9 +218,13 @@ def _upload(folder: Path, workspace: Workspace) -> None:
 
 
 def run_measured(command: Sequence[str], log: Path) -> tuple[int, int]:
-    """Run a command with its output in `log`: (exit code, resident bytes of its largest process).
+    """Runs a command and writes its output to `log`.
 
-    A program begins with the peak of the process that starts it, which is a small one here.
+    The command is started by a small helper process, because the peak memory of a process includes
+    that of the process that started it.
+
+    Returns:
+        The exit code, and the peak resident memory of the command's largest process in bytes.
     """
     with log.open("wb") as output:
         measured = subprocess.run(
@@ -233,7 +239,12 @@ def run_measured(command: Sequence[str], log: Path) -> tuple[int, int]:
 
 
 def _run(folder: Path) -> tuple[str, int]:
-    """(output and exit code of the command, resident bytes of its largest process)."""
+    """Runs `demo-pipeline run`.
+
+    Returns:
+        The output followed by the exit code, and the peak resident memory of the largest process in
+        bytes.
+    """
     command = [sys.executable, "-m", "demo_pipeline.cli.app", "run", "--workers", "2"]
     code, largest = run_measured(command, folder / "command.log")
     text = (folder / "command.log").read_text(encoding="utf-8")
@@ -245,7 +256,12 @@ def _done(workspace: Workspace) -> list[str]:
 
 
 def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
-    """What `demo-pipeline quarantine` shows; the daemon waits for files that are missing."""
+    """Returns id → reason for all uploads that `demo-pipeline quarantine` shows.
+
+    Args:
+        workspace: the workspace.
+        incomplete: whether to include uploads with missing files. The daemon waits for such files.
+    """
     refused = dict.fromkeys(workspace.uploads.misnamed(), NAME_RULE)
     return (
         (incomplete_uploads(workspace) if incomplete else {})
@@ -273,7 +289,10 @@ def _found(
 
 
 def main() -> int:
-    """Process them; the exit code is 0 when 4 are done and each bad one is reported."""
+    """Processes all uploads; returns the exit code.
+
+    The exit code is 0 if the 4 good uploads are processed and each bad upload is reported.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bucket", action="store_true")
     parser.add_argument("--daemon", action="store_true")

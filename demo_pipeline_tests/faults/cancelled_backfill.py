@@ -1,9 +1,10 @@
-"""A backfill of 1,000 partitions that is cancelled half-way and launched again.
+"""Cancels a backfill of 1,000 partitions half-way, and launches it again.
 
-`python -m demo_pipeline_tests.faults.cancelled_backfill [--partitions N]` uploads so many short
-recordings, starts Dagster's daemon, launches and cancels the backfill as the UI does, and launches
-it again. Afterwards no output may be missing or torn, none that was committed before may have been
-made again, and Dagster must know all of them. `make backfill` runs it.
+`python -m demo_pipeline_tests.faults.cancelled_backfill [--partitions N]` uploads N short
+recordings and starts Dagster's daemon. It launches and cancels the backfill like the UI, and then
+launches it again. Afterwards no output may be missing or incomplete, no output from before the
+cancellation may have been built again, and Dagster must know all outputs. `make backfill` runs this
+exercise.
 """
 
 import argparse
@@ -34,15 +35,15 @@ from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import VideoOptions
 from demo_pipeline_tests.uploads import upload
 
-_PATIENCE = 3600.0  # seconds for a backfill
+_PATIENCE = 3600.0  # maximum time of a backfill, seconds
 _PAUSE = 1.0
 _PAGE = 1000
 Committed = dict[str, str]
-"""Output → the folder of its version, which no other commit writes into."""
+"""Output → the folder of its committed version; each commit has another folder."""
 
 
 def write_uploads(folder: Path, count: int) -> list[str]:
-    """Upload recordings of two seconds; returns their ids."""
+    """Uploads `count` short recordings; returns their ids."""
     video = VideoOptions(preset="ultrafast", fps=10)
     small = RecordingOptions(width=320, height=240, video=video, scan_every_s=None)
     write_recording(folder / "example", script(click("Agree"), click("Name")), small)
@@ -53,14 +54,14 @@ def write_uploads(folder: Path, count: int) -> list[str]:
 
 
 def committed(workspace: Workspace) -> Committed:
-    """Every output of a demonstration as it is now."""
+    """Returns the committed versions of all outputs of demonstrations."""
     names = (name for stage in STAGES for name in workspace.store.outputs(stage.folder))
     found = ((name, workspace.store.current(name)) for name in names)
     return {name: version.place for name, version in found if version}
 
 
 class Exercise:
-    """A backfill of these demonstrations, cancelled and launched again, in Dagster's home."""
+    """Launches a backfill of the demonstrations, cancels it and launches it again."""
 
     def __init__(self, home: Path, instance: dg.DagsterInstance, ids: list[str]) -> None:
         self._home = home
@@ -69,7 +70,7 @@ class Exercise:
         self._workspace = Workspace.open(Settings())
 
     def run(self) -> list[str]:
-        """Do it, and say what is wrong afterwards."""
+        """Runs the exercise; returns a sentence for each fault that remains afterwards."""
         store = self._workspace.store
         with dagster_process(DAEMON, self._home) as daemon:
             first = launch_backfill(self._home)
@@ -98,7 +99,11 @@ class Exercise:
         return ended and all(run.is_finished for run in self._instance.get_runs(filters))
 
     def _problems(self, before: Committed) -> Iterator[str]:
-        """Compare what is there now with what has to be there."""
+        """Compares the store and Dagster's records with the expected state; yields the faults.
+
+        Args:
+            before: the outputs that were committed when the backfill was cancelled.
+        """
         after = committed(self._workspace)
         store = self._workspace.store
         versions = Path(self._workspace.settings.store) / ".versions"
@@ -119,7 +124,7 @@ class Exercise:
             yield from (f"{what}: {name}" for name in names)
 
     def _made_again(self) -> Iterator[str]:
-        """Outputs with more than one event that says they were made."""
+        """Yields the outputs that were built more than once, according to Dagster's events."""
         for stage in STAGES:
             made = Counter(self._made(stage.name))
             yield from (stage.output(key) for key, times in made.items() if times > 1)
@@ -148,7 +153,7 @@ class Exercise:
 
 
 def main() -> int:
-    """Run the exercise; the exit code is 0 when nothing is wrong."""
+    """Runs the exercise; returns the exit code, which is 0 if there are no faults."""
     parser = argparse.ArgumentParser(prog="make backfill", description=__doc__)
     parser.add_argument("--partitions", type=int, default=1000)
     partitions = parser.parse_args().partitions
@@ -162,7 +167,7 @@ def main() -> int:
             environment(folder, str(folder / "uploads"), str(folder / "store")),
             dagster_home(home) as instance,
         ):
-            # The backfill processes them, no sensor.
+            # Keeps the sensor from processing the uploads before the backfill.
             os.environ["DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS"] = "86400"
             register_partitions(instance, ids)
             try:

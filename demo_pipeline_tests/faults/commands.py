@@ -1,4 +1,4 @@
-"""The command line in a process of its own, forked from this one."""
+"""Runs the command line in processes that are forked from this process."""
 
 import importlib
 import os
@@ -14,12 +14,15 @@ from demo_pipeline_tests.faults.injection import Disturbance, Injection
 from demo_pipeline_tests.sample_workspace import variables_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 600.0  # seconds for one command, on a machine with much else to do
+PATIENCE = 600.0  # maximum time of a command, seconds; long, because the machine may be busy
 
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of one case: uploads, store, Dagster's home and cache."""
+    """The folder of one case, which contains uploads, store, Dagster's home and cache.
+
+    `changes` are environment variables that replace the usual ones.
+    """
 
     folder: Path
     changes: Mapping[str, str] = field(default_factory=dict)
@@ -31,14 +34,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; `code` is negative after a signal."""
+    """The result of a command; `code` is negative if a signal ended the command."""
 
     code: int
     output: str
 
 
 class Command:
-    """A command that runs; `end` waits for it."""
+    """A running command; `end` waits for its end."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Command:
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> Ended:
-        """Wait; what takes too long is killed, and has the code of that."""
+        """Waits for the end of the command; kills the command after `PATIENCE` seconds."""
         last = time.monotonic() + PATIENCE
         while True:
             done, status = os.waitpid(self.pid, os.WNOHANG)
@@ -70,12 +73,16 @@ class Command:
 
 
 def run_command(place: Place, *arguments: str, disturbance: Disturbance | None = None) -> Ended:
-    """Run `demo-pipeline` with these arguments to its end."""
+    """Runs `demo-pipeline` with these arguments and waits for its end."""
     return Command(place, *arguments, disturbance=disturbance).end()
 
 
 def wait_for_orphans(place: Place) -> None:
-    """Workers end by themselves soon after the command that started them was killed."""
+    """Waits until all workers have ended, which they do soon after their command was killed.
+
+    Raises:
+        TimeoutError: a worker still runs after `PATIENCE` seconds.
+    """
     mark = str(place.folder)
     last = time.monotonic() + PATIENCE
     while time.monotonic() < last:
@@ -86,7 +93,10 @@ def wait_for_orphans(place: Place) -> None:
 
 
 def _is_of(pid: int, mark: str) -> bool:
-    """Whether a process of Python works in that folder; Dagster's idle `tail` may stay behind."""
+    """Returns whether a process is a Python process with this working directory.
+
+    Other processes are ignored, because Dagster may leave an idle `tail` behind.
+    """
     if pid == os.getpid():
         return False
     with suppress(OSError):
@@ -98,7 +108,7 @@ def _is_of(pid: int, mark: str) -> bool:
 def _become_command(
     place: Place, arguments: tuple[str, ...], disturbance: Disturbance | None, log: Path
 ) -> None:
-    """In the forked child: become the command line, and never return."""
+    """Turns the forked child into the command line; never returns."""
     code = 70
     try:
         os.setsid()
@@ -123,7 +133,10 @@ def _become_command(
 
 
 def _prepare(disturbance: Disturbance | None) -> None:
-    """Do not wait long for what never gets better; then disturb, also what is forked from here."""
+    """Removes the delays between retries, and installs the disturbance.
+
+    Processes that are forked later are disturbed, too.
+    """
     from demo_pipeline.defs import reporting
 
     vars(reporting)["RETRY_SECONDS"] = (0, 0, 0)
@@ -132,6 +145,6 @@ def _prepare(disturbance: Disturbance | None) -> None:
 
 
 def preload() -> None:
-    """Import what the command line and its workers need, before the first fork."""
+    """Imports the modules that forked processes need, before the first fork."""
     for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.worker", "s3fs"):
         importlib.import_module(name)

@@ -1,4 +1,7 @@
-"""The daemon and the command line at work together, on one Dagster home and one store."""
+"""Cases in which the daemon and the command line work at the same time.
+
+Both use the same Dagster home and the same store.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,18 +27,28 @@ QUICK_DISCOVERY = {
     "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
     "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
 }
-"""Settings with which a daemon looks for uploads often enough for a test."""
-_QUIET = 8.0  # seconds without an open run: several ticks of the sensors
+"""Settings that make a daemon look for uploads every 2 s."""
+_QUIET = 8.0  # seconds without an unfinished run, after which no sensor will start one
 
 
 def daemon_cases(count: int) -> Iterator[Case]:
-    """`count` cases; in turn a run of the daemon is at work when `run` begins, and is queued."""
+    """Yields `count` cases.
+
+    When the command `run` begins, the daemon's run has started in one case and is queued in the
+    next, in turn.
+    """
     for number in range(count):
         yield partial(beside_daemon, at_work=number % 2 == 0)
 
 
 def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
-    """`run` begins while the daemon has work: a run that is at work, or only requested."""
+    """Calls `demo-pipeline run` while the daemon has a run.
+
+    Args:
+        scene: the starting point of all cases.
+        place: the folder of this case.
+        at_work: whether the daemon's run must have started; otherwise a requested run is enough.
+    """
     tally = Tally(cases=1)
     home = place.folder / "home"
     environment = {**place.environment, **QUICK_DISCOVERY}
@@ -51,7 +64,8 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
             tally.happened += 1
             ended = run_command(place, *RUN_ALL)
             wait_for(daemon, _drained(scene, place, instance), "the end of all runs", PATIENCE)
-            # Not later: a sensor of Dagster's that is told to end finds no code location any more.
+            # Read the log before the daemon is stopped: a sensor that is stopped logs an error,
+            # because it does not find its code location any more.
             log = (home / LOG).read_text(encoding="utf-8", errors="replace")
     if ended.code != 0:
         tally.torn.append(f"{place.folder.name}: exit code {ended.code}: {ended.output[-800:]}")
@@ -62,7 +76,11 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
 
 
 def _drained(scene: Scene, place: Place, instance: dg.DagsterInstance) -> Callable[[], bool]:
-    """Whether all is built and no run has been open for a while: the daemon may still begin one."""
+    """Returns a function that returns whether the daemon is done.
+
+    The daemon is done if all outputs are built, and no run was unfinished for some seconds. Without
+    this delay, the daemon might still start a run.
+    """
     workspace = workspace_of(place)
     open_at = [time.monotonic()]
 

@@ -1,10 +1,10 @@
-"""Bytes that flip in a store, in a folder and in buckets of a real S3 server.
+"""Cases in which a byte flips in a store, in a folder or in buckets of a real S3 server.
 
-In each case two demonstrations are built, a byte flips in an output or in a document that decides
-something, and a third demonstration is uploaded, so that the datasets have to be built. Datasets
-must all leave out the same demonstration, `run --strict` must name the file and the remedy, and the
-next `run`, or the daemon alone, must repair the store. A damaged document is named, and decides
-nothing until it is restored.
+In each case two demonstrations are built. Then a byte flips in an output or in a document with
+decisions, and a third demonstration is uploaded, so that the datasets must be built again. All
+datasets must leave out the same demonstration, and `run --strict` must name the file and the
+remedy. The next `run`, or the daemon alone, must repair the store. A damaged document must be
+named, and must have no effect until it is restored.
 """
 
 import shutil
@@ -34,15 +34,15 @@ from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
 STRICT = (*RUN, "--strict")
 RECORDS = "records/a/messages.jsonl"
-"""Datasets compare every record with its manifest."""
+"""A file whose damage is always found, because datasets compare all records with their manifest."""
 TASK = "trajectories/a/task.json"
-"""`run --verify` and `revalidate` alone compare other outputs, since they read every byte."""
-_PATIENCE = 600.0  # seconds; 228 on a machine with a load of 9
-_QUIET = 6.0  # seconds without an open run: three ticks of the sensors
+"""A file whose damage is found only by `run --verify` and `revalidate`, which read all bytes."""
+_PATIENCE = 600.0  # seconds; the longest wait took 228 s on a machine with a load of 9
+_QUIET = 6.0  # seconds without an unfinished run: three ticks of the sensors
 
 
 def damage_cases(count: int) -> Iterator[Case]:
-    """The first `count` cases."""
+    """Yields the first `count` cases."""
     cases: list[Case] = []
     for is_bucket in (False, True):
         cases.append(partial(damaged_records, is_bucket=is_bucket))
@@ -55,7 +55,7 @@ def damage_cases(count: int) -> Iterator[Case]:
 
 
 def damaged_records(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
-    """`run --strict` names the damage, and the next one repairs it."""
+    """Checks that `run --strict` names damaged records, and that the next run repairs them."""
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         _flip(place, RECORDS)
@@ -78,7 +78,7 @@ def damaged_records(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
 
 
 def damaged_task(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
-    """`run --verify` names the damage and repairs it."""
+    """Checks that `run --verify` names a damaged trajectory and repairs it."""
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         _flip(place, TASK)
@@ -92,7 +92,7 @@ def damaged_task(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
 
 
 def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
-    """Splits are not drawn again: `run` names the document, until it is restored."""
+    """Checks that `run` names a damaged memory of splits, and assigns no new splits meanwhile."""
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         store = _workspace(place).store
@@ -114,7 +114,10 @@ def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
 
 
 def damaged_review(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
-    """`run` names a damaged review, and the demonstration that it rejects stays out."""
+    """Checks that `run` names a damaged review.
+
+    The demonstration that the review rejected must stay left out.
+    """
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         store = _workspace(place).store
@@ -145,7 +148,7 @@ def damaged_review(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
 
 
 def damaged_quarantine(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
-    """`revalidate` names a damaged quarantine record, and `run` writes it again."""
+    """Checks that `revalidate` names a damaged quarantine record, and `run` writes it again."""
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=is_bucket)
         _upload_third(scene, place)
@@ -172,7 +175,10 @@ def damaged_quarantine(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
 
 
 def repaired_by_daemon(scene: Scene, place: Place) -> Tally:
-    """The daemon has looked at the uploads before the damage, and nobody calls `run`."""
+    """Checks that the daemon alone repairs damaged records.
+
+    The daemon has processed all uploads before the damage, and nobody calls `run`.
+    """
     with ExitStack() as stack:
         place = _built(scene, place, stack, is_bucket=False)
         home = place.folder / "home"
@@ -202,7 +208,7 @@ def repaired_by_daemon(scene: Scene, place: Place) -> Tally:
 
 
 class _Quiet:
-    """Whether an instance has had no open run for some seconds."""
+    """Finds out whether a Dagster instance had no unfinished run for some seconds."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self.instance = instance
@@ -215,7 +221,7 @@ class _Quiet:
 
 
 def _built(scene: Scene, place: Place, stack: ExitStack, *, is_bucket: bool) -> Place:
-    """Both demonstrations are built, in a folder or in buckets of a server."""
+    """Builds two demonstrations, in a folder or in buckets; returns the changed place."""
     if is_bucket:
         server = stack.enter_context(seaweed_server(place.folder / "seaweed"))
         stack.enter_context(server.connected())
@@ -249,7 +255,7 @@ def _upload(place: Place, recordings: Path) -> None:
 
 
 def _flip(place: Place, file: str) -> None:
-    """Flip a byte of a committed file where the store keeps it; other machines' copies are gone."""
+    """Flips a byte of a committed file in the store, and deletes the cached copies."""
     store = _workspace(place).store
     output, _, name = file.rpartition("/")
     version = store.published(output)
@@ -265,7 +271,7 @@ def _flip(place: Place, file: str) -> None:
 
 
 def _flip_document(place: Place, key: str) -> bytes:
-    """Flips a byte of a document; returns its content before."""
+    """Flips a byte of a document; returns the undamaged content."""
     store = _workspace(place).store
     before = store.get_document(key)
     assert before is not None
@@ -274,7 +280,7 @@ def _flip_document(place: Place, key: str) -> bytes:
 
 
 def _trained_on(place: Place, demonstration: str, when: str) -> list[str]:
-    """Complains about every training dataset that contains a demonstration."""
+    """Returns a sentence for each dataset file that contains a demonstration."""
     store = _workspace(place).store
     complaints = list[str]()
     for output in ("sft", "messages"):
@@ -296,7 +302,7 @@ def _workspace(place: Place) -> Workspace:
 
 
 def _left_damage(place: Place, ids: Sequence[str] = ("a", "b", "c")) -> list[str]:
-    """Everything that is still wrong after the repair."""
+    """Returns a sentence for each fault that remains after the repair."""
     workspace = _workspace(place)
     wrong = [
         f"{output} does not fit its manifest"

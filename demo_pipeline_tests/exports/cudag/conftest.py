@@ -12,7 +12,7 @@ from demo_pipeline_tests.exports.forms import build_cudag
 
 @pytest.fixture(scope="package")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Builds a dataset with all actions in each split; lines 1 to 13 of each are `TABLE`."""
+    """Builds a dataset with all actions of `TABLE` in each split, in lines 1 to 13."""
     root = tmp_path_factory.mktemp("good")
     demos = [
         make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")

@@ -11,29 +11,32 @@ from typing import Any
 from demo_pipeline.exports.cudag.validator import validate_cudag
 
 Change = Callable[[Any], Any]
-NAME = "calendar--mike--20251203_123456"  # of a dataset
+NAME = "calendar--mike--20251203_123456"  # folder name of a dataset
 
 
 def read_records(path: Path) -> Iterator[Any]:
-    """Yields the records of a JSON Lines file; keys are attributes, lists are tuples."""
+    """Yields the records of a JSON Lines file, with keys as attributes and lists as tuples."""
     with path.open("rb") as lines:
         yield from (json.loads(line, object_hook=_record) for line in lines)
 
 
 def read_tests(path: Path) -> Any:
-    """Returns the entries of test.json; keys are attributes, lists are tuples."""
+    """Returns the entries of test.json, with keys as attributes and lists as tuples."""
     return json.loads(path.read_text("utf-8"), object_hook=_record)
 
 
 def _record(value: dict[str, Any]) -> Any:
-    if "action" in value:  # arguments, which differ by action
+    if "action" in value:  # the arguments of a call stay a dict, because they differ by action
         return value
     tupled = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
     return SimpleNamespace(**tupled)
 
 
 def copied(source: Path, target: Path) -> Path:
-    """Copies a dataset with hard links to its images: remove an image before you write another."""
+    """Copies a dataset; images become hard links.
+
+    To replace an image, delete its file first, so that the original stays unchanged.
+    """
 
     def place(old: str, new: str) -> None:
         if old.endswith((".png", ".jpg")):
@@ -45,7 +48,10 @@ def copied(source: Path, target: Path) -> Path:
 
 
 def edit_line(root: Path, file: str, number: int, change: Change) -> None:
-    """Changes a record in place, or replaces it by the result of `change`."""
+    """Changes the record in a line of a file.
+
+    `change` either modifies the record and returns None, or returns a new record.
+    """
     path = root / file
     lines = path.read_text(encoding="utf-8").splitlines()
     record = json.loads(lines[number - 1])
@@ -54,7 +60,10 @@ def edit_line(root: Path, file: str, number: int, change: Change) -> None:
 
 
 def edit_test(root: Path, number: int, change: Change) -> None:
-    """Changes an entry of test.json, counted from 1, like `edit_line`; each entry stays a line."""
+    """Changes an entry of test.json, counted from 1; for `change`, see `edit_line`.
+
+    Each entry is written on one line.
+    """
     path = root / "test" / "test.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
     entries[number - 1] = change(entries[number - 1]) or entries[number - 1]
@@ -63,7 +72,7 @@ def edit_test(root: Path, number: int, change: Change) -> None:
 
 
 def edit_json(root: Path, file: str, change: Change) -> None:
-    """Changes the value of a JSON file like `edit_line`."""
+    """Changes the value of a JSON file; for `change`, see `edit_line`."""
     path = root / file
     value = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps(change(value) or value, ensure_ascii=False, indent=2)

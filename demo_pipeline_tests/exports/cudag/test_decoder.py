@@ -1,4 +1,4 @@
-"""Tests of decoding a model's tool calls as our actions."""
+"""Tests of decoding a model's tool calls as actions of the pipeline."""
 
 import json
 from contextlib import suppress

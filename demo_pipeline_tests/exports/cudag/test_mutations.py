@@ -38,7 +38,7 @@ def line(number: int, change: Change, file: str = "train.jsonl") -> Callable[[Pa
 
 
 def answer(number: int, old: str, new: str) -> Callable[[Path], Any]:
-    """Replaces a part of a record's tool calls."""
+    """Returns a change that replaces a part of the tool calls in a line of train.jsonl."""
 
     def change(record: Any) -> None:
         turn = record["conversations"][1]
@@ -53,22 +53,22 @@ def entry(change: Change, number: int = 1) -> Callable[[Path], Any]:
 
 
 def on(number: int, change: Change, message: str) -> Mutation:
-    """Returns a change of a line of train.jsonl, where the problem is reported."""
+    """Returns a mutation of a line of train.jsonl; the problem is reported for the same line."""
     return line(number, change), f"train.jsonl:{number}", message
 
 
 def said(number: int, old: str, new: str, message: str) -> Mutation:
-    """Returns a change of the tool calls in a line of train.jsonl."""
+    """Returns a mutation of the tool calls in a line of train.jsonl."""
     return answer(number, old, new), f"train.jsonl:{number}", message
 
 
 def asked(number: int, change: Change, message: str) -> Mutation:
-    """Returns a change of an entry of test.json, where the problem is reported."""
+    """Returns a mutation of an entry of test.json; the problem is reported for the same entry."""
     return entry(change, number), f"test.json:{number}", message
 
 
 def beside(change: Change, message: str) -> Mutation:
-    """Returns a change of the record that belongs to the second entry of test.json."""
+    """Returns a mutation of the record that belongs to the second entry of test.json."""
     file = "test/records.jsonl"
     return line(2, change, file), f"{file}:2", f"{message} from this entry of test.json"
 
@@ -90,7 +90,7 @@ def gone(place: str) -> Callable[[Path], Any]:
 
 
 def holding(place: str, content: bytes) -> Callable[[Path], Any]:
-    """Replaces a file by another content; the file may be a hard link."""
+    """Returns a change that gives a file other content; the file may be a hard link."""
 
     def change(root: Path) -> None:
         (root / place).unlink()
@@ -100,7 +100,7 @@ def holding(place: str, content: bytes) -> Callable[[Path], Any]:
 
 
 def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
-    """Replaces the image of a line of train.jsonl by another content."""
+    """Returns a change that gives the image of a line of train.jsonl other content."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
@@ -118,7 +118,7 @@ def first_of(root: Path, file: str) -> Any:
 
 
 def borrowed(*keys: str) -> Callable[[Path], Any]:
-    """Copies a value from the first line of train.jsonl to the first line of val.jsonl."""
+    """Returns a change that copies a value from line 1 of train.jsonl to line 1 of val.jsonl."""
 
     def change(root: Path) -> None:
         value: Any = first_of(root, "train.jsonl")
@@ -130,7 +130,7 @@ def borrowed(*keys: str) -> Callable[[Path], Any]:
 
 
 def swapped(file: str) -> Callable[[Path], Any]:
-    """Swaps the second and the third line of a file."""
+    """Returns a change that swaps the second and the third line of a file."""
 
     def change(root: Path) -> None:
         lines = (root / file).read_bytes().splitlines(keepends=True)
@@ -141,7 +141,7 @@ def swapped(file: str) -> Callable[[Path], Any]:
 
 
 def leaked(root: Path) -> None:
-    """Gives a test the prompt and the image of a training record."""
+    """Gives the first entry of test.json the prompt and the image of a training record."""
     record = first_of(root, "train.jsonl")
     asked = record["conversations"][0]["value"].removeprefix("<image>\n")
     edit_test(root, 1, put("prompt", value=asked))

@@ -170,7 +170,7 @@ def test_datasets_of_others_must_follow_the_document(foreign):
 
 
 def test_messages_never_quote_what_was_typed(copy):
-    secret = "hunter2"  # noqa: S105 - the point of the test
+    secret = "hunter2"  # noqa: S105 - the test needs a secret
     value = ANSWER.replace("left_click", secret).replace("coordinate", secret)
     edit_line(copy, "train.jsonl", 11, put("conversations", 1, "value", value=value))
     edit_line(copy, "train.jsonl", 12, put("metadata", secret, value=secret))

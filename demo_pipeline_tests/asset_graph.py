@@ -1,6 +1,6 @@
-"""The picture of the assets and their dependencies, drawn from the registries of stages.
+"""Draws the assets and their dependencies as an SVG image, from the lists of stages.
 
-Belongs here: the layout and the colours. An arrow that follows from others is left out.
+A dependency that follows from other dependencies has no arrow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ _HEIGHT = 30
 _GAP_X = 18
 _GAP_Y = 12
 _EDGE = 10
-_CHAIN_COLOUR = "#dbeafe"  # from a recording to a trajectory
+_CHAIN_COLOUR = "#dbeafe"  # assets between a recording and its trajectory
 _COLOURS = {
-    **dict.fromkeys((TASKS_STAGE.name, REVIEWS), "#e2e8f0"),  # observed: people write them
+    **dict.fromkeys((TASKS_STAGE.name, REVIEWS), "#e2e8f0"),  # written by people
     **dict.fromkeys(("redactions", "annotations", RECORDS), "#fae8ff"),
     **dict.fromkeys((CONTACT_SHEETS_STAGE.name, TRIAGE_STAGE.name), "#dcfce7"),  # for people
     **dict.fromkeys((stage.name for stage in datasets_job_stages()), "#fef3c7"),
@@ -29,7 +29,10 @@ _COLOURS = {
 
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
-    """Asset → the assets that it reads, those that follow from others left out."""
+    """Returns asset → the assets that it reads directly.
+
+    Assets on which other inputs of the asset already depend are left out.
+    """
     inputs = {stage.name: set(stage.inputs) for stage in STAGES}
     everything = Settings(datasets={"exports": export_names()})
     inputs |= {stage.name: set(upstream(stage, everything)) for stage in dataset_stages()}
@@ -49,7 +52,7 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
 
 
 def asset_graph() -> str:
-    """The picture as SVG."""
+    """Returns the image as SVG."""
     inputs = asset_inputs()
     places = _places(inputs)
     right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
@@ -70,7 +73,10 @@ def asset_graph() -> str:
 
 
 def _places(inputs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, int]]:
-    """Name → left upper corner; columns by the longest way from an asset without inputs."""
+    """Returns asset → position of the upper left corner of its box.
+
+    The column of an asset is the length of the longest path from an asset without inputs.
+    """
     columns: dict[str, int] = {}
     for name in inputs:
         columns[name] = max((columns.get(other, 0) + 1 for other in inputs[name]), default=0)

@@ -1,4 +1,7 @@
-"""The browser that tests of pages need; without one exactly those are left out, and told."""
+"""Finds and opens the browser for tests of web pages.
+
+Without a browser, only these tests are skipped, with a message.
+"""
 
 import os
 import shutil
@@ -9,25 +12,32 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-NEEDED = "browser"  # the mark of tests that need one
+NEEDED = "browser"  # pytest mark of tests that need a browser
 HOW = "apt-get install chromium (Debian, Ubuntu), or name one: CHROMIUM=/path/to/chromium"
 
 
 def find_chromium() -> str | None:
-    """The installed browser; `CHROMIUM` names one that has another name."""
+    """Returns the path of the installed Chromium, or None if it is not installed.
+
+    The environment variable `CHROMIUM` can name a browser with another name.
+    """
     names = [os.environ.get("CHROMIUM", "chromium"), "chromium-browser", "google-chrome"]
     return next(filter(None, map(shutil.which, names)), None)
 
 
 @contextmanager
 def opened_browser() -> "Iterator[Browser]":
-    """The same, opened; without one no test that asks for it runs."""
+    """Opens the browser that `find_chromium` finds.
+
+    Raises:
+        FileNotFoundError: no browser is installed. Tests that need a browser are then skipped.
+    """
     from playwright.sync_api import sync_playwright
 
     if (found := find_chromium()) is None:
         raise FileNotFoundError(f"No Chromium to look at pages with: {HOW}")
     with sync_playwright() as playwright:
-        # Chromium has no sandbox for root, as whom containers run.
+        # Containers run as root, and Chromium's sandbox does not work for root.
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
         browser.close()

@@ -18,7 +18,7 @@ def build_stage(
     *,
     force: bool = False,
 ) -> BuildResult:
-    """Build the output of a stage of a demonstration, unless it is up to date."""
+    """Builds the output of a stage for a demonstration, unless the output is up to date."""
     graph = Graph(workspace)
     return graph.build(demonstration_output(graph, stage, demonstration), force=force)
 
@@ -26,11 +26,11 @@ def build_stage(
 def run_dataset_stage(
     workspace: Workspace, stage: Stage[DatasetInputs], *, force: bool = False
 ) -> BuildResult:
-    """Build the output of a dataset stage, unless it is up to date."""
+    """Builds the output of a dataset stage, unless the output is up to date."""
     graph = Graph(workspace)
     return graph.build(DatasetOutput(graph, stage), force=force)
 
 
 def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
-    """Whether a run would build nothing of a demonstration."""
+    """Returns whether all outputs of a demonstration are up to date."""
     return demonstration_outputs.is_up_to_date(Graph(workspace), demonstration)

@@ -1,7 +1,7 @@
-"""Checks rules that hold for every log on many damaged logs.
+"""Feeds damaged logs to the parser and to the first stages, and checks rules for every log.
 
-A seed and a number make each batch of lines and each whole log, so failures can be reproduced. The
-mutations are in demo_pipeline_tests/simulator/mutations.py.
+Each batch of lines and each log is generated from a seed and a number, so failures can be
+reproduced. The mutations are in demo_pipeline_tests/simulator/mutations.py.
 """
 
 import io
@@ -31,12 +31,16 @@ from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mut
 from demo_pipeline_tests.uploads import made_manifest
 
 BATCH = 500
-LOG_CPU_SECONDS = 10.0  # a log of a thousand lines takes some 50 ms
-PIECE = 32
+LOG_CPU_SECONDS = 10.0  # limit for a log; a log of a thousand lines takes about 50 ms
+PIECE = 32  # number of characters; a message may repeat shorter parts of a line by chance
 
 
 def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
-    """Parses a log of `count` damaged lines; counts the read lines, and the rejected by reason."""
+    """Parses a log of `count` damaged lines.
+
+    Returns the number of accepted lines under `read`, and the number of rejected lines under each
+    reason.
+    """
     random = Random(f"lines {seed} {batch}")
     log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
     limit = random.choice((100, *[MAX_LINE_BYTES] * 9))
@@ -64,7 +68,10 @@ def quotes(message: str, line: bytes) -> bool:
 
 
 def fuzz_log(seed: int, number: int) -> Counter[str]:
-    """Runs both stages and their checks on a damaged log; returns the number of lines by bucket."""
+    """Runs the stages `events` and `actions` and their checks on a damaged log.
+
+    Returns the number of lines in each bucket of the event accounting.
+    """
     random = Random(f"log {seed} {number}")
     log = mutated_log(random)
     platform = random.choice((*PLATFORMS, "", "beos"))

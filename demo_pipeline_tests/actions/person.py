@@ -1,7 +1,7 @@
 """Simulates a person and a recorder: turns intentions into the lines of a log.
 
 The simulation knows how long people hold keys, which keys operating systems repeat, and which
-events recorders log twice. It knows nothing of the code that finds the actions again.
+events recorders log twice. It is independent of the code that finds the actions in a log.
 """
 
 import json
@@ -15,12 +15,12 @@ from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
 MOVING_ON = frozenset(
     {"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "delete"}
 )
-Told = tuple[Any, ...]  # what an action is, in a form that compares
+Told = tuple[Any, ...]  # description of an action, to compare with the expected action
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An intention of a person. `held` are modifiers with the names of actions."""
+    """An intention of a person. `held` contains the modifiers to hold, named as in actions."""
 
     verb: Literal["click", "drag", "scroll", "type", "keys", "repeat", "tap", "wait"]
     button: str = "Left"
@@ -41,8 +41,10 @@ class Recorder:
         copies: number of active hooks, each of which logs every event.
         lag_ms: longest delay between the lines of two hooks for the same event.
         xy_on_buttons: whether presses and releases have the position of the pointer.
-        wheel: `documented`: 120 per notch, positive is down. `native`: as the system reports it.
-        moves_while_held: whether moves are logged while a button is held (not on macOS).
+        wheel: `documented` logs 120 per notch, and positive deltas scroll down. `native` logs
+            deltas as the operating system reports them.
+        moves_while_held: whether moves are logged while a button is held. Recorders on macOS may
+            log none.
     """
 
     platform: Platform = "linux"
@@ -56,7 +58,12 @@ class Recorder:
 
 @dataclass
 class Person:
-    """Performs intentions. `events` are the real inputs, `truth` the intended actions."""
+    """Performs intentions.
+
+    Attributes:
+        events: the inputs of the person, before a recorder logs them.
+        truth: the intended actions.
+    """
 
     recorder: Recorder
     seed: int
@@ -73,7 +80,7 @@ class Person:
         self._go((640, 420))
 
     def act(self, intents: Sequence[Intent]) -> None:
-        """Performs all intentions, then lets go of the mouse."""
+        """Performs all intentions, and finally moves the pointer away."""
         for intent in intents:
             self.now += self._between(450, 900)  # long enough to look at the screen
             self._same_intent = False
@@ -107,7 +114,7 @@ class Person:
             self._emit("mousemove", x=to[0], y=to[1])
 
     def _elsewhere(self) -> None:
-        """Moves the pointer at least 80 pixels away; sometimes it rests before the next action."""
+        """Moves the pointer at least 80 pixels away, and waits for up to 0.7 seconds."""
         x, y = self.at
         dx = self._between(80, 500)
         dy = self._between(0, 250)
@@ -254,7 +261,10 @@ class Person:
         self._let_go(intent.held)
 
     def _pressed(self, keys: tuple[str, ...], start: int) -> None:
-        """Records the truth for a hotkey; quick presses of the same key are a single action."""
+        """Records the intended action of a hotkey, or adds a press to the action before.
+
+        Quick presses of the same key are a single action.
+        """
         if self._same_intent and keys[-1] in MOVING_ON and self.truth[-1][1] == keys:
             _, _, presses, first = self.truth[-1]
             self.truth[-1] = ("hotkey", keys, presses + 1, first)
@@ -309,7 +319,7 @@ def log_of(person: Person) -> bytes:
 
 
 def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> dict[str, Any]:
-    """Returns a hook's line; on macOS, copies of a modifier's release are presses."""
+    """Returns the line of a hook. On macOS, copies of a modifier's release become presses."""
     flips = platform == "macos" and event["event"] == "keyup"
     name = event["data"].get("key", "")
     modifier = name.startswith(("Shift", "Control", "Meta", "Alt"))
@@ -319,7 +329,7 @@ def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> di
 
 
 def _noise(person: Person, random: Random) -> list[tuple[int, int, dict[str, Any]]]:
-    """Returns lines that are no actions: scans, undocumented events, wheel events without delta."""
+    """Returns lines without actions: scans, undocumented events and a wheel event of delta 0."""
     start = person.events[0]["time"]
     end = person.events[-1]["time"]
     lines = []

@@ -1,4 +1,4 @@
-"""Helpers for hand-written logs: each returns the lines that a recorder writes for an input."""
+"""Helpers for tests with hand-written logs, which return the log lines of an input."""
 
 import io
 import json
@@ -126,7 +126,7 @@ def summary_of(action: Action) -> str:
 
 
 def whole(actions: Iterable[Action]) -> list[Action]:
-    """Returns the actions with continued typing joined, as if the screen stayed the same.
+    """Returns the actions with divided typing joined, as if the screen stayed the same.
 
     test_typing.py tests where typing is divided.
     """

@@ -1,4 +1,4 @@
-"""Alt codes on Windows, AltGr by the logged character, and the keypad."""
+"""Alt codes on Windows, AltGr that only the logged character shows, and the keypad."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def alt_code(time: int, digits: str, alt: str = "LeftAlt") -> list[Line]:
         ("0241", "de-DE", "ñ", True),
         ("0241", "en-US", "ñ", False),  # code page 1250 has another letter there
         ("130", "en-US", "é", True),
-        ("155", "en-US", "¢", False),  # in code page 850 it is another letter
+        ("155", "en-US", "¢", False),  # code page 850 has another letter there
         ("155", "en-GB", "ø", True),
         ("1", "en-US", "☺", True),
         ("0128", "en-US", "€", True),
@@ -77,7 +77,7 @@ def test_a_hotkey_under_the_same_alt_is_no_code():
 
 
 def altgr(time: int, key: str, char: str, gap: int = 7, alt: str = "RightAlt") -> list[Line]:
-    """Returns a key with LeftCtrl and an Alt key that was pressed `gap` milliseconds later."""
+    """Returns a key press with LeftCtrl and an Alt key held. Alt is pressed `gap` ms after Ctrl."""
     return [
         down(time, "LeftCtrl"),
         down(time + gap, alt),
@@ -89,7 +89,7 @@ def altgr(time: int, key: str, char: str, gap: int = 7, alt: str = "RightAlt") -
 
 @pytest.mark.parametrize("alt", ["RightAlt", "LeftAlt"])
 def test_a_logged_character_decides_over_ctrl_and_alt(alt):
-    """Windows logs AltGr as LeftCtrl and RightAlt. Ctrl and the left Alt act as AltGr, too."""
+    """AltGr is logged as LeftCtrl and RightAlt. LeftCtrl and LeftAlt type the same characters."""
     lines = [*typed(0, "A"), *altgr(400, "Two", "@", alt=alt), *typed(900, "B")]
     assert summaries(lines, platform="windows") == ["type a@b"]
 

@@ -129,7 +129,7 @@ def test_the_summary_has_no_typed_character(folder):
 
 
 def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder):
-    """Neither as an unknown key nor in a hotkey, with or without a typed character."""
+    """A key name in a log may be typed text, so the summary must not show it anywhere."""
     keys = [*tap(0, "hunter2"), down(500, "ControlLeft"), *tap(550, "hunter2", char="c")]
     keys += [*tap(700, "hunter2", char="hunter2"), up(800, "ControlLeft"), *click(900)]
     summary = made(folder, text_of(keys))

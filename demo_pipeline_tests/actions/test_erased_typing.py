@@ -1,4 +1,4 @@
-"""Finding when texts were on the screen that were typed and erased again."""
+"""The times at which texts that were typed and erased again were on the screen."""
 
 from pathlib import Path
 
@@ -10,7 +10,10 @@ from demo_pipeline.files.parquet import rows_table, write_table
 
 
 def stretches(folder: Path, *buckets: str) -> list[tuple[int, int]]:
-    """Returns the spans for a log with an event every 100 ms; `-` is an event of erased text."""
+    """Returns the time spans of erased texts for a log with an event every 100 ms.
+
+    `buckets` contains the bucket of each event, or `-` for an event of erased text.
+    """
     rows: list[tuple[int, str, int | None, str]] = []
     for line, bucket in enumerate(buckets, start=1):
         if bucket == "-":

@@ -1,4 +1,4 @@
-"""A fixed part of `make fuzz`: damaged lines are rejected one by one, and nothing crashes."""
+"""A fixed subset of `make fuzz`: damaged lines are rejected one by one, and nothing crashes."""
 
 from collections import Counter
 

@@ -17,7 +17,7 @@ from demo_pipeline_tests.actions.streams import (
     up,
 )
 
-REPEAT_AFTER, REPEAT_EVERY = 500, 33  # milliseconds, of auto-repeat
+REPEAT_AFTER, REPEAT_EVERY = 500, 33  # delay and interval of auto-repeat, milliseconds
 
 
 def held(at: int, key: str, until: int) -> list[Line]:
@@ -66,7 +66,7 @@ def test_typing_before_and_after_a_held_key_stays():
 
 
 def test_a_key_let_go_just_after_the_button_was_pressed_was_typed():
-    """Both hands overlap: the key is released after the button was pressed."""
+    """One hand still holds the key when the other hand presses the button."""
     assert summaries(tap(0, "KeyA", hold=120), dragged(100, 500)) == ["type a", "drag left"]
 
 

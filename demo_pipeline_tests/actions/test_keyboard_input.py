@@ -270,7 +270,7 @@ def test_unknown_input_is_a_warning_without_what_was_typed(tmp_path):
     assert "hunter" not in repr(problems)
 
 
-_AT = {  # locale → (keys of one press each, what they type) on Windows
+_AT = {  # locale → key presses, and the text that they type on Windows
     "en-GB": ([("A",), ("Shift", "Two"), ("Shift", "Three"), ("Shift", "Apostrophe")], 'a"£@'),
     "de-DE": ([("Shift", "Eight"), ("LeftCtrl", "RightAlt", "Q"), ("Shift", "Zero")], "(@="),
     "fr-FR": ([("Two",), ("Shift", "Two"), ("RightAlt", "Zero"), ("M",)], "é2@m"),

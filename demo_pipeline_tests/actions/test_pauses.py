@@ -1,4 +1,4 @@
-"""Pauses: times between two actions with only idle moves, which may have been waits."""
+"""Pauses between two actions, in which the pointer at most moves idly."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,
@@ -28,7 +28,7 @@ def test_idle_moves_do_not_end_a_pause():
     lines = [click(0), move(900, 300, 300), move(1800, 600, 50), click(2900)]
     _, pause, _ = actions(*lines)
     assert (pause.action_type, pause.press_ms, pause.end_ms) == ("pause", 80, 2900)
-    assert pause.flags == ["pointer_moved"]  # it never rested for two seconds
+    assert pause.flags == ["pointer_moved"]  # the pointer never rested for two seconds
     _, pause, _ = actions(click(0), move(900, 300, 300), click(2900))
     assert pause.flags == []
 
@@ -39,7 +39,7 @@ def test_the_approach_to_the_next_target_ends_a_pause():
     assert (pause.press_ms, pause.end_ms) == (80, 2500)
     idle = [move(1500 + 100 * step, 400 + 50 * step, 5) for step in range(10)]
     _, pause, _ = actions(click(0, 5, 5), *idle, *away, click(3100, 150, 5))
-    assert pause.end_ms == 2500  # where the pointer turned towards the target
+    assert pause.end_ms == 2500  # when the pointer turned towards the target
 
 
 def test_a_pointer_that_waits_at_the_target_does_not_end_the_pause():

@@ -34,7 +34,7 @@ CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
 US = TypingLanguage(Keyboard("us"))
 
 
-# `make property` asks for thousands a platform
+# Number of examples for each platform. `make property` sets thousands.
 EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "40"))
 
 
@@ -84,7 +84,7 @@ def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
 
 
 def _typing_stands_apart(chosen: list[Intent]) -> bool:
-    """Returns whether no text directly follows another text, because both would be one action."""
+    """Returns whether no text directly follows another text. Both would become one action."""
     kinds = [_is_typing(intent) for intent in chosen if intent.verb != "wait"]
     return not any(a and b for a, b in pairwise(kinds))
 
@@ -94,7 +94,10 @@ def _is_typing(intent: Intent) -> bool:
 
 
 def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
-    """Returns the recorders of a platform; on macOS also one that logs no moves during a press."""
+    """Returns a strategy for the recorders of a platform.
+
+    On macOS, recorders that log no moves while a button is held are included.
+    """
     blind = st.just(Recorder("macos", 1, moves_while_held=False))
     watching = st.builds(
         Recorder,
@@ -127,7 +130,7 @@ def summary_of(action: Action) -> tuple[Any, ...]:
 
 
 def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
-    """Returns the actions of a log after both stages and their checks."""
+    """Runs the stages `events` and `actions`, and returns the actions and the problems found."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
@@ -166,7 +169,7 @@ def test_drags_without_moves_on_macos_end_at_the_next_pointer_position(drags, se
     meant = [truth for truth in person.truth if truth[0] == "drag"]
     for action, truth in zip((a for a in grouped if a.action_type == "drag"), meant, strict=True):
         assert (action.x, action.y) == truth[3:5]
-        # By chance the start is on the outermost line of all places in so short a log.
+        # In such a short log, the start may by chance have the largest x or y of all positions.
         assert [flag for flag in action.flags if flag != BORDER_RUN] == ["end_points_only"]
         assert (action.end_x, action.end_y) == pytest.approx(truth[5:7], abs=20)
     assert problems == []

@@ -19,7 +19,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def stop_of(*parts: Part) -> str:
-    """Describes the possible stop of a log; empty: there is none."""
+    """Describes the last action if it may have stopped the recorder, or returns an empty string."""
     lines = [line for part in parts for line in (part if isinstance(part, list) else [part])]
     read: list[Input] = inputs(lines)
     stop = possible_stop(actions(*parts), read)

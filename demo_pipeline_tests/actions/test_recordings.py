@@ -71,12 +71,12 @@ def actions_of(recording: str) -> list[Action]:
 def test_the_actions_of_the_person(recording, expected):
     grouped = actions_of(recording)
     assert [(summary_of(action), action.x, action.y) for action in grouped] == expected
-    # One scroll does not prove its unit.
+    # A single scroll does not show the unit of the wheel.
     assert {flag for action in grouped for flag in action.flags} == {"wheel_unit_uncertain"}
 
 
 def in_words(action: Action) -> tuple[str, dict[str, Any]]:
-    """Describes an action in the words of the simulator's ground truth."""
+    """Describes an action in the format of the simulator's ground truth."""
     at = {"x": action.x, "y": action.y}
     held = {"modifiers": action.modifiers} if action.modifiers else {}
     triple = {"clicks": 3} if action.clicks == 3 else {}

@@ -23,7 +23,10 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
-    """Returns each line as often as `copies` hooks log it, in their order."""
+    """Returns a log in which `copies` hooks logged each line, in time order.
+
+    `lag` is the delay of each further hook in milliseconds.
+    """
     flat = [
         (line["time"] + lag * copy, copy, number, line)
         for number, line in enumerate(lines)
@@ -101,7 +104,7 @@ def test_auto_repeat_of_a_duplicated_log_stays_auto_repeat():
 
 
 def stalled(time: int, key: str, times: int) -> list[Line]:
-    """Returns a held key whose presses all have the time at which a stalled recorder went on."""
+    """Returns a held key whose presses all have the same time, because the recorder stalled."""
     return [*(down(time, key) for _ in range(times)), up(time + 700, key)]
 
 
@@ -129,7 +132,7 @@ def test_copies_are_dropped_when_the_releases_are_doubled():
 
 
 def test_a_stall_in_a_duplicated_log_repeats_nothing():
-    """Copies do not show how often the system repeated the key. In doubt, it counts once."""
+    """In a log with copies, the number of auto-repeats is unknown, so the key counts once."""
     assert summaries(copied(HAND, 2), copied(stalled(2000, "KeyA", 2), 2)) == ["type xyza"]
 
 
@@ -203,7 +206,7 @@ def test_a_modifier_that_a_program_pressed_again_is_no_phantom(copies):
 
 @pytest.mark.parametrize("wrong", [("keydown",), ("keydown", "keydown"), ("keydown", "keyup")])
 def test_every_wrong_duplicate_of_a_release_is_a_phantom(wrong):
-    """With two or three hooks, before a tap of the same modifier and before a click."""
+    """Two or three hooks log the release. A tap of the same modifier and a click follow."""
     lines: list[Line] = []
     for at in (0, 1000, 2000):
         for line in chord(at, "MetaLeft", "KeyC"):

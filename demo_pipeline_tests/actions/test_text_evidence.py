@@ -1,6 +1,6 @@
 """Typed texts and the scans that show them: the chosen layout, and which texts are doubtful.
 
-Each log has a window with two fields; a scan contains their texts.
+Each log is of a window with two fields. The accessibility scans contain the texts of both fields.
 """
 
 from pathlib import Path
@@ -38,14 +38,17 @@ def node(role: str, box: tuple[int, ...], value: str = "", **more: Any) -> dict[
 
 
 def scan(time: int, name: str = "", city: str = "", **more: Any) -> Line:
-    """Returns a scan of 50 ms; `more` are further keys of the field for the name."""
+    """Returns an accessibility scan that takes 50 ms.
+
+    `more` contains further JSON members of the field for the name.
+    """
     fields = [node("entry", NAME, name, **more), node("entry", CITY, city)]
     window = node("frame", (0, 0, 800, 600), children=fields)
     return line(time, "axtree", duration=50, tree=[window], focused_element=fields[0], queries={})
 
 
 def keys(time: int, *names: str) -> list[Line]:
-    """Returns key presses; `shift KeyA` is the key A with Shift."""
+    """Returns key presses. A name such as `shift KeyA` stands for the key A with Shift."""
     lines: list[Line] = []
     for number, name in enumerate(names):
         at = time + 250 * number
@@ -345,7 +348,7 @@ def test_a_row_of_dots_is_no_text(tmp_path):
 
 
 def test_a_short_text_has_to_be_all_that_was_gained(tmp_path):
-    """A clock in a field changes a digit without any typing."""
+    """A short text may appear in a field by chance, for example if the field shows a clock."""
     actions = read(tmp_path, scan(0, "12:03"), keys(1000, "Num4"), scan(3000, "12:04"))
     assert texts(actions) == [("4", "confirmed", False)]
     actions = read(tmp_path, scan(0, "12:03"), keys(1000, "Num4"), scan(3000, "14:14"))

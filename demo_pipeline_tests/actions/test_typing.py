@@ -245,7 +245,7 @@ def test_an_unknown_key_with_a_known_character_is_text():
     assert summaries(tap(0, "RawKey(86)", char="<")) == ["type <"]
 
 
-SHIFT = "Shift"  # what Windows recorders call either of the two
+SHIFT = "Shift"  # name that Windows recorders log for both Shift keys
 
 
 @pytest.mark.parametrize(
@@ -286,13 +286,13 @@ def test_typing_is_parted_after_a_rest_behind_a_few_characters():
 
 
 def test_longer_typing_is_parted_after_a_long_rest():
-    """The screen may have been dark or locked meanwhile. Only then both parts stay separate."""
+    """The parts stay separate only if the video shows a dark or locked screen during the rest."""
     first, second = parts(typed(0, C, O, U, C, O), typed(2000, C))
     assert (first.text, first.flags) == ("couco", [])
     assert (second.text, second.flags) == ("c", ["after_long_rest", "continued"])
 
 
 def parts(*lines: Line | list[Line]) -> list[Action]:
-    """Returns the actions as they are written before the video was examined."""
+    """Returns the actions of a log, without joining typing that was divided at breaks."""
     flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     return segment(inputs(flat), "linux", ActionSettings(), Keyboards.of(Keyboard("us"))).actions

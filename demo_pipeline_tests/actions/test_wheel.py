@@ -1,4 +1,4 @@
-"""Direction and amount of scrolls: the rule, the votes from the video, and the result of both."""
+"""Direction and amount of scrolls, from a rule about the log and from votes in the video."""
 
 from itertools import accumulate
 from typing import Literal
@@ -81,7 +81,7 @@ def test_amounts_are_notches(platform, deltas, expected):
 
 
 def test_one_unit_is_that_of_a_whole_recording():
-    """Notches of a mouse and swipes on a touchpad, in both directions and with momentum."""
+    """A single large delta shows the unit, even if a touchpad is used as well as a mouse."""
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
     pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
     swiped = [wheel(20_000 + 20 * n, -delta) for n, delta in enumerate(swipe)]
@@ -95,7 +95,7 @@ def test_one_unit_is_that_of_a_whole_recording():
 
 
 def test_nudges_of_a_touchpad_add_up():
-    """None of them is half a notch, but together they are."""
+    """Each scroll is below half a notch, but two of them together are more than half a notch."""
     segmentation, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
     assert [(action.amount, action.events) for action in segmentation.actions if action.amount] == [
         (1, [1, 2]),
@@ -104,7 +104,10 @@ def test_nudges_of_a_touchpad_add_up():
 
 
 def test_what_either_unit_fits_is_unclear():
-    """Three deltas of 8 may be 24 notches, or a fifth of one. A 1 among 120s is unclear, too."""
+    """Three deltas of 8 may be 24 notches, or a fifth of a notch.
+
+    In a recording with deltas of 120, a delta of 1 is unclear, too.
+    """
     for lines in ([wheel(50 * n, 8) for n in range(3)], [wheel(0, 120), wheel(5000, 1)]):
         segmentation, _ = read(lines, platform="windows")
         scrolls = [action for action in segmentation.actions if action.action_type == "scroll"]
@@ -273,7 +276,7 @@ def test_a_scroll_goes_against_its_content(content_moves, expected):
     ],
 )
 def test_three_quarters_of_the_votes_decide(signs, expected):
-    """Every scroll went down in the video; `+` and `-` are the signs of the logged deltas."""
+    """In the video, every scroll went down. `+` and `-` are the signs of the logged deltas."""
     scrolls = [
         ScrollEvidence(n, 1 if sign == "+" else -1, {"up": 3}) for n, sign in enumerate(signs)
     ]
@@ -291,7 +294,7 @@ def test_a_sideways_scroll_has_no_vote():
     [(2400, "notch", 24), (300, "notch", 24), (100, None, 0), (40, "120", 0)],
 )
 def test_the_video_shows_an_unclear_unit(pixels, unit, amount):
-    """A sum of 24 moved the content by so many pixels. With an unknown unit, there is no amount."""
+    """Deltas with the sum 24 moved the content by `pixels`. Without a unit, the amount is 0."""
     assert video_unit(pixels / 24) == unit
     assert video_notches(-24, video_unit(pixels / 24)) == amount
 
@@ -311,7 +314,7 @@ def test_the_video_shows_direction_and_unit_of_an_unclear_scroll(pixels, content
 
 
 def test_an_unclear_scroll_alone_does_not_contradict_the_rule_of_its_unit():
-    """Positive 120ths scroll down. A single scroll that shows the opposite is left out."""
+    """Positive 120ths usually scroll down. A single scroll that shows the opposite is ignored."""
     upwards = [ScrollEvidence(n, 60, {"down": 4}, 60, unclear=True) for n in (3, 8)]
     assert count_votes(upwards[:1]) == WheelVote()
     assert count_votes(upwards) == WheelVote(unclear={3: ("up", "120"), 8: ("up", "120")})
@@ -327,7 +330,10 @@ def test_the_video_replaces_the_rule_but_not_a_setting():
 
 
 def test_a_single_scroll_does_not_overrule_the_rule():
-    """Two scrolls that agree do. If a single scroll contradicts it, the direction is unknown."""
+    """Two scrolls that agree overrule the rule.
+
+    If a single scroll contradicts the rule, the direction is unknown.
+    """
     for votes in (1, 2):
         vote = WheelVote("up", votes, votes)
         is_verdict = votes == 2

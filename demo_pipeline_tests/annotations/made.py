@@ -1,4 +1,4 @@
-"""Demonstrations in a store, and servers with good and bad answers of models."""
+"""Creates stores with demonstrations, and answers of models, for tests of annotations."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ CALLS = len(ACTIONS) + len(WHOLE)
 
 
 def made_store(tmp_path: Path, *names: str, **settings: Any) -> Workspace:
-    """A store with demonstrations of three steps each."""
+    """Returns a workspace whose store has demonstrations with three steps each."""
     workspace = open_workspace(tmp_path, **settings)
     for number, name in enumerate(names or ("demo",)):
         trajectory = make_trajectory(
@@ -66,7 +66,7 @@ def chat(answer: Any) -> tuple[int, Any]:
 
 
 def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
-    """Returns the answer of a good model."""
+    """Returns a valid answer of a model to any prompt."""
     system_text = body["messages"][0]["content"]
     return chat(
         next((answer for text, answer in WHOLE.items() if system_text.startswith(text)), STEP)
@@ -74,7 +74,7 @@ def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
 
 
 def providers(url: str, model: str = "stub-1", at_once: int = 2) -> list[ModelProvider]:
-    """Returns the providers of the command: about steps, then about the whole."""
+    """Returns providers like those of the command: about steps, then about demonstrations."""
     server = Endpoint(url, KEY, attempts=1, timeout=20)
     models = []
     for subject in ("step", "whole"):

@@ -92,8 +92,8 @@ def test_a_question_shows_before_place_and_after_and_says_what_was_done(workspac
     assert not reddish(before)
     assert "Open Chrome 0" in words(first)
     assert '"x": 960, "y": 540' in words(first)
-    assert TYPED in words(second)  # the true action is given
-    assert f"0. {STEP['caption']}" in words(grade)  # the whole is asked with the steps' captions
+    assert TYPED in words(second)  # the request contains the true action
+    assert f"0. {STEP['caption']}" in words(grade)  # the request quotes the captions
 
 
 def content(body: dict[str, Any]) -> list[dict[str, Any]]:

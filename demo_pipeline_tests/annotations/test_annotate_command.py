@@ -53,7 +53,7 @@ def test_nothing_is_sent_to_another_host_without_yes(monkeypatch):
     given = ("--provider", "openai", "--endpoint", "https://models.invalid/v1", "--model", "x")
     done = call(*given)
     assert done.exit_code == 2
-    assert f"{2 * CALLS} requests" in done.output  # the estimate comes before
+    assert f"{2 * CALLS} requests" in done.output  # the estimate is printed first
     assert "models.invalid is another host" in done.output
     assert "--yes" in done.output
 
@@ -121,6 +121,6 @@ def test_a_key_that_the_server_refuses_ends_the_run(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with fake_server(lambda *_: (401, {"error": KEY})) as server:
         done = call("--provider", "openai", "--endpoint", server.url, "--model", "stub")
-        assert len(server.bodies) <= 4  # those that were under way
+        assert len(server.bodies) <= 4  # requests that were already being sent
     assert done.exit_code == 2
     assert "answered 401" in done.output

@@ -1,4 +1,4 @@
-"""Which annotations are effective, and how hostile texts are escaped."""
+"""Tests which annotations are effective, and how hostile texts are escaped."""
 
 from collections import defaultdict
 from typing import Any
@@ -60,7 +60,7 @@ def test_humans_override_models_and_rules_and_disagreements_are_marked(said, ord
     assert len(rows) == len(set(said))  # nothing is lost
     again = [*said, *said[:3]]
     order.shuffle(again)
-    assert judged_rows("demo", again, DIGESTS) == rows  # whatever the order and repetition
+    assert judged_rows("demo", again, DIGESTS) == rows  # order and repetition do not matter
     groups = defaultdict(list)
     for row in rows:
         groups[of_row(row).topic].append(row)

@@ -106,7 +106,7 @@ def test_rules_write_the_template_as_thought_and_mark_undone_steps(workspace):
 
 
 def generated(tmp_path: Path) -> dict[str, Any]:
-    """Returns a line that the generator writes for our export of the demonstration."""
+    """Returns a line as OpenCUA's generator would write it for the export `agentnet`."""
     trajectory = make_trajectory(
         tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
     )
@@ -161,7 +161,7 @@ def test_the_output_of_opencuas_generator_is_imported_without_loss(workspace, tm
         "actual": "Open Chrome and search",
         "natural": "Could you open Chrome and search?",
     }
-    assert len(task["traj"]) == 4  # with the end
+    assert len(task["traj"]) == 4  # three steps and the end
     for index, step in enumerate(task["traj"]):
         names = {"action": "caption", "last_step_correct": "step_correct"}
         names["last_step_redundant"] = "step_redundant"

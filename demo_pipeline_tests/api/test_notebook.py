@@ -21,12 +21,15 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.uploads import KEY, NODE, TYPED, add_canaries, upload
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
-_SHORT = 3  # characters; any page may contain shorter texts by chance
+_SHORT = 3  # maximum number of characters of words that are ignored; they may occur by chance
 
 
 @pytest.fixture(scope="module")
 def fresh(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The notebook, run on a store with a demonstration that contains the canaries."""
+    """Yields the notebook after a run on a store with a demonstration that contains canaries.
+
+    Canaries are unique texts that must not appear in any output.
+    """
     root = tmp_path_factory.mktemp("notebook")
     add_canaries(upload(recording, root / "uploads", "one"))
     pipeline = open_workspace(root)
@@ -54,7 +57,7 @@ def typed_in(recording: Path, out: Path) -> set[str]:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """Returns the names of all elements in a scan."""
+    """Yields the names of all elements in an accessibility scan."""
     if isinstance(value, dict):
         yield str(value.get("name", ""))
     if isinstance(value, dict | list):
@@ -63,9 +66,9 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def names_and_keys(recording: Path) -> set[str]:
-    """Returns names of elements with a space, which no table contains by chance, and names of keys.
+    """Returns names of elements and names of keys that no output contains by chance.
 
-    Keys with a name of a single character are left out.
+    Names of elements must contain a space. Names of keys must have more than one character.
     """
     names = set()
     for line in (recording / LOG_FILE).read_text(encoding="utf-8").splitlines():
@@ -77,7 +80,7 @@ def names_and_keys(recording: Path) -> set[str]:
 
 
 def words_of(texts_typed: set[str]) -> set[str]:
-    """Returns the words of typed texts, because a line of a text may be shown alone."""
+    """Returns the words of typed texts, because an output could show only a part of a text."""
     words = {word.strip(".,:;!?") for text in texts_typed for word in text.split()}
     return {word for word in words if len(word) > _SHORT}
 
@@ -99,7 +102,7 @@ def test_no_canary_is_in_any_fresh_output(fresh, canary):
 
 
 def test_the_committed_outputs_are_those_of_the_committed_cells(fresh):
-    """After a change of a cell, run `make notebook`."""
+    """If this test fails after a cell was changed, run `make notebook`."""
     committed = nbformat.read(NOTEBOOK, as_version=4)
     for cell, run in zip(committed.cells, fresh.cells, strict=True):
         old_types, new = ([out.output_type for out in c.get("outputs", [])] for c in (cell, run))
@@ -114,7 +117,7 @@ def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_pat
     assert len(typed) > 5
     page = texts(nbformat.read(NOTEBOOK, as_version=4)).replace("white-space:pre-wrap", "")
     assert len(page) > 1000
-    for each in recordings:  # texts of the task may be shown
+    for each in recordings:  # the text of the task may be shown
         page = page.replace(escape(load_json(each / "meta.json")["quest"]["content"]), "")
     assert {word for word in words_of(typed) if word in page} == set()
     names = {name for each in recordings for name in names_and_keys(each)}

@@ -1,4 +1,4 @@
-"""The API as a notebook uses it, over a folder and over a bucket on a real S3 server."""
+"""The API as used in a notebook, with the store in a folder and in a bucket on an S3 server."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def build_datasets(pipeline: Workspace) -> None:
 
 @pytest.fixture(scope="module")
 def folder(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with two demonstrations and their datasets, which tests must not change."""
+    """Returns a store with two demonstrations and their datasets, which tests must not change."""
     root = copy_of(made_root, tmp_path_factory.mktemp("api") / "root")
     build_datasets(open_workspace(root))
     return root / "store"
@@ -42,7 +42,10 @@ def folder(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bucket(
     made_root: Path, seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A copy of the store in a bucket, to which the environment points during the module."""
+    """Yields the URL of the same store in a bucket.
+
+    During the tests of the module, environment variables configure the S3 server.
+    """
     with seaweedfs.connected():
         url = f"{seaweedfs.make_bucket()}/store"
         cache = str(tmp_path_factory.mktemp("cache"))
@@ -60,7 +63,7 @@ def local(folder: Path) -> dp.NotebookStore:
 
 @pytest.fixture
 def remote(bucket: str, tmp_path: Path) -> dp.NotebookStore:
-    """The store in the bucket as on another machine, with an empty cache."""
+    """Returns the store in the bucket with an empty cache, as on another machine."""
     return dp.load_store(bucket, cache=tmp_path / "downloads")
 
 
@@ -93,7 +96,7 @@ class TestImport:
 
 
 def answers(trajectory: str = "first", response: str = "nothing") -> pd.DataFrame:
-    """Returns an answer to the first step."""
+    """Returns a table with an answer to the first step."""
     row = {"trajectory_id": trajectory, "step_index": 0, "response": response, "note": "x"}
     return pd.DataFrame([row])
 
@@ -130,7 +133,7 @@ class TestTables:
             "scores": local.score(answers(), split="any"),
             "triage": local.triage().drop(columns="review"),
         }
-        assert set(frames) == set(FRAME_SCHEMAS) - {"triage_steps"}  # those are columns of `steps`
+        assert set(frames) == set(FRAME_SCHEMAS) - {"triage_steps"}  # see `steps(triage=True)`
         for name, frame in frames.items():
             described = local.columns(name)
             assert list(described["column"]) == list(frame.columns)
@@ -177,7 +180,7 @@ class TestTrajectory:
         assert set(trajectory.provenance["trajectory_id"]) == {"first"}
 
     def test_a_screenshot_is_red_green_blue(self, local, folder):
-        """Another decoder gives the expected pixels, because red and blue are easily swapped."""
+        """Compares with another decoder, because red and blue are easily swapped."""
         av = pytest.importorskip("av")
         trajectory = local.trajectory("first")
         for picture, name in (

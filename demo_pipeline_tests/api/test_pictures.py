@@ -24,7 +24,7 @@ TYPED = "Ab, c!"
 
 @pytest.fixture(scope="module")
 def root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with two demonstrations, of which the second is rejected, and their datasets."""
+    """Returns the folder of a workspace with two demonstrations, one rejected, and datasets."""
     root = copy_of(made_root, tmp_path_factory.mktemp("pictures") / "root")
     workspace = open_workspace(root)
     build_datasets(workspace)
@@ -197,7 +197,7 @@ class TestDataset:
         with pytest.raises(StorageError, match=r"sft has no split 'dev'; it has .*train"):
             store.dataset("sft", "dev")
         with pytest.raises(StorageError, match="no split 'samples'; it has train"):
-            store.dataset("sft", "samples")  # the file of all splits, which would train on test
+            store.dataset("sft", "samples")  # this file contains the test split, too
         with pytest.raises(StorageError, match="transitions"):
             store.dataset("transitions", "train")
 

@@ -1,1 +1,1 @@
-"""Small damages to every published output, and that a check of its asset notices each."""
+"""Tests that the checks of every asset notice small damages to its output."""

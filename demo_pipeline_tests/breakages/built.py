@@ -1,6 +1,6 @@
-"""Builds every asset once, with every export on, and keeps each output as its checks saw it.
+"""Builds every asset once, with all exports enabled, and keeps each output and its inputs.
 
-Tests damage copies of these outputs, and ask the checks again.
+Tests damage copies of these outputs, and run the checks again.
 """
 
 import json
@@ -28,7 +28,7 @@ from demo_pipeline_tests.simulator.form import ACTS, SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, think
 
-BROKEN = "form"  # the demonstration whose outputs are broken
+BROKEN = "form"  # the demonstration whose outputs the tests damage
 _TASKS = RECORDINGS.parent / "osworld"
 
 
@@ -37,9 +37,9 @@ class Output:
     """An output of a stage.
 
     Attributes:
-        stage: the stage that built it.
-        inputs: its inputs, which the checks get besides the folder.
-        folder: its files.
+        stage: the stage that built the output.
+        inputs: inputs of the stage, which the checks receive together with the folder.
+        folder: folder with the files of the output.
     """
 
     stage: Stage[Any]
@@ -47,7 +47,7 @@ class Output:
     folder: Path
 
     def problems(self, folder: Path) -> list[str]:
-        """The names of the checks that fail for a folder, with their first error."""
+        """Returns the name and the first error of each check that fails for a folder."""
         failures = []
         for check in self.stage.checks:
             problems = _errors(check, self.inputs, folder)
@@ -56,7 +56,7 @@ class Output:
         return failures
 
     def copy(self, folder: Path) -> Path:
-        """A folder of hard links to the files; a damage must replace a file, not change it."""
+        """Copies the output to a folder as hard links. Tests must replace, not change, files."""
         return _linked(self.folder, folder)
 
 
@@ -65,16 +65,18 @@ def _errors(check: Check[Any], inputs: Any, folder: Path) -> Sequence[Any]:
         return errors(check.run(inputs, folder))
     except DemonstrationError as error:
         return error.problems
-    except Exception:  # noqa: BLE001 - a crash is not a problem: another check must name it
+    except Exception:  # noqa: BLE001 - a crash does not count; another check must find the damage
         return ()
 
 
 def build_outputs(root: Path, processed: Path) -> Mapping[str, Output]:
-    """Stage → its output; of a stage of demonstrations, the output of `BROKEN`.
+    """Builds all outputs, and returns name of the stage → output.
+
+    For a stage that runs for each demonstration, the output is that of the demonstration `BROKEN`.
 
     Args:
-        root: where to build.
-        processed: a root with other uploads, and a store with their trajectories.
+        root: folder for the new workspace.
+        processed: folder of a workspace with other uploads and their trajectories, which is copied.
     """
     shutil.copytree(processed, root, symlinks=True)
     _write_recordings(root / "uploads")
@@ -104,7 +106,11 @@ def build_outputs(root: Path, processed: Path) -> Mapping[str, Output]:
 
 
 def _write_recordings(uploads: Path) -> None:
-    """Five tasks: all kinds of actions, a failure, hidden actions, a bad line, a torn video."""
+    """Writes recordings of five tasks.
+
+    Among them are all kinds of actions, a failed task, hidden actions, a bad log line and a
+    truncated video.
+    """
     write_demos(uploads)
     form = script(*ACTS, think(5.0), click("Agree"))
     form = replace(form, title="Fill in the form", objectives=("Open the form", "Fill it in"))
@@ -119,7 +125,7 @@ def _write_recordings(uploads: Path) -> None:
 
 
 def _annotate(workspace: Workspace) -> None:
-    """Store annotations of all sources: one is stale, one disagrees."""
+    """Stores annotations from all sources. One of them is stale, and one disagrees."""
     defaults = {"demonstration": BROKEN, "source": "model", "author": "m-1"}
     defaults["time"] = "2026-01-05T09:00:00Z"
     lines = [
@@ -135,7 +141,7 @@ def _annotate(workspace: Workspace) -> None:
 
 
 def _keeping(stage: Any, outputs: dict[str, Output], kept: Path) -> Any:
-    """The stage with a last check that keeps the inputs and the files of the other checks."""
+    """Returns the stage with an additional check, which keeps the inputs and files in `outputs`."""
 
     def keep(inputs: Any, out: Path) -> Sequence[Any]:
         outputs[stage.name] = Output(stage, inputs, _linked(out, kept / stage.name))
@@ -145,7 +151,7 @@ def _keeping(stage: Any, outputs: dict[str, Output], kept: Path) -> Any:
 
 
 def _linked(source: Path, destination: Path) -> Path:
-    """A copy whose files are hard links, and whose links to folders have the same targets."""
+    """Copies a folder with hard links to the files. Symbolic links keep their targets."""
     shutil.rmtree(destination, ignore_errors=True)
     for path in [source, *_entries(source)]:
         copy = destination / path.relative_to(source)

@@ -1,4 +1,4 @@
-"""Every asset, built once for all tests of damages."""
+"""Builds every asset once for all tests of damages."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""Small damages to the files of any output: values, rows, members, pictures, whole files.
+"""Defines small damages to the files of any output: values, rows, images and whole files.
 
-A damage changes a copy of the output whose files are hard links, so it replaces files.
+Each damage is applied to a copy of the output. The files of the copy are hard links, so a damage
+replaces files instead of changing them.
 """
 
 import json
@@ -21,7 +22,11 @@ _PICTURES = {".png", ".jpg"}
 
 
 def damages_of(folder: Path) -> Mapping[str, Damage]:
-    """Name → damage: of each value of the first file of each name, and a file too many."""
+    """Returns name → damage for an output.
+
+    There are damages to each value in the first file of each name, and a file that does not belong
+    to the output.
+    """
     damages: dict[str, Damage] = {"notes.txt: too many": _write_damage("notes.txt", b"left over")}
     for file in _first_of_each_name(folder):
         for what, damage in _of_file(folder, file):
@@ -30,7 +35,7 @@ def damages_of(folder: Path) -> Mapping[str, Damage]:
 
 
 def _first_of_each_name(folder: Path) -> list[str]:
-    """The first of the files that differ only by digits, hashes and folders."""
+    """Returns one of the files whose names differ only by digits and hashes, for each such name."""
     files: dict[str, str] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         pattern = re.sub(r"[0-9a-f]{64}|\d+", "0", path.name)
@@ -83,7 +88,7 @@ def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
 def _of_rows(
     rows: Sequence[Any], damage: Callable[[Sequence[Any]], Damage]
 ) -> Iterator[tuple[str, Damage]]:
-    """Rows or lines that are missing, doubled, exchanged, or have another value somewhere."""
+    """Yields damages to rows or lines: a missing, repeated, exchanged or changed row."""
     if not rows:
         return
     yield "one less", damage(rows[1:])
@@ -101,7 +106,10 @@ def _of_rows(
 
 
 def _leaves(value: Any, above: Keys = ()) -> Iterator[Keys]:
-    """The places of the values of nested JSON, of lists the first; null is no value."""
+    """Yields the keys that lead to each value in nested JSON.
+
+    Only the first item of a list of lists or objects is visited. Null and empty lists are left out.
+    """
     if isinstance(value, dict):
         for key, inside in value.items():
             yield from _leaves(inside, (*above, key))
@@ -116,7 +124,7 @@ def _dotted(keys: Keys) -> str:
 
 
 def _with(value: Any, keys: Keys) -> Any:
-    """The value with another value at a place."""
+    """Returns a copy of nested JSON in which the value at the keys is different."""
     if not keys:
         return _other(value)
     copy: Any = {**value} if isinstance(value, dict) else [*value]

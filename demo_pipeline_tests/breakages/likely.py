@@ -1,8 +1,9 @@
-"""Damages that are likely to happen to an output, listed in `likely.json`, and how each is done.
+"""Reads and applies the damages in `likely.json`, which are likely to happen to an output.
 
-`likely.json` has asset → its damages: `what` happened, the `file` (or the pattern of its path), and
-what to `do`: an operation with its arguments. A place in a file is written `0/files/2`: row, key or
-number in a list; a number in place of a key is the number of the key.
+`likely.json` lists the damages of each asset. `what` says what happened. `file` is the path of the
+file or a pattern. `do` is an operation with its arguments. A place in a file is written as a path
+such as `0/files/2`, which consists of rows, keys and indexes in lists. A number can also stand for
+the key with this number.
 """
 
 import json
@@ -20,14 +21,14 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True)
 class LikelyDamage:
-    """A damage of an output.
+    """A damage to an output.
 
     Attributes:
-        asset: whose output it is.
-        what: what happened.
-        file: path below the output, or a pattern that matches one path.
+        asset: name of the asset.
+        what: description of the damage.
+        file: path below the folder of the output, or a pattern that matches one path.
         do: the operation and its arguments.
-        unseen: why no check can see it; empty: a check has to see it.
+        unseen: reason why no check can notice the damage. Empty if a check must notice the damage.
     """
 
     asset: str
@@ -41,7 +42,7 @@ class LikelyDamage:
         return f"{self.asset}: {self.what}"
 
     def apply(self, folder: Path) -> None:
-        """Damage a copy of the output whose files are hard links."""
+        """Applies the damage to a copy of the output whose files are hard links."""
         operation, *arguments = self.do
         path = folder / self.file
         if "*" in self.file:
@@ -70,7 +71,7 @@ def _remove(path: Path) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put a new file in the place of a hard link."""
+    """Replaces a hard link by a new file."""
     path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -82,7 +83,7 @@ def _truncate(path: Path) -> None:
 
 
 def _copy_of(path: Path, other: str) -> None:
-    """Write a file that has the content of another file of the output."""
+    """Writes a new file with the content of another file of the output."""
     assert not path.exists()
     _replace(path, (_output_of(path, other) / other).read_bytes())
 
@@ -93,7 +94,7 @@ def _replace_by(path: Path, other: str) -> None:
 
 
 def _output_of(path: Path, other: str) -> Path:
-    """The folder above a file that has the other file."""
+    """Returns the nearest folder above `path` that contains the file `other`."""
     return next(folder for folder in path.parents if (folder / other).is_file())
 
 
@@ -120,7 +121,7 @@ def _drop_column(path: Path, column: str) -> None:
 
 
 def _text_column(path: Path, column: str) -> None:
-    """Write a column of numbers as text."""
+    """Converts a column of numbers to text."""
     table = pq.read_table(path)
     texts = pa.array([str(value) for value in table[column].to_pylist()], pa.string())
     path.unlink()
@@ -150,7 +151,7 @@ _OF_FILES: Mapping[str, Callable[..., None]] = {
 
 
 def _change_values(path: Path, change: Callable[..., None], *arguments: Any) -> None:
-    """Change the values of a table, of lines or of a document, and write the file again."""
+    """Changes values in a Parquet, JSON Lines or JSON file, and writes the file again."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
         rows = table.to_pylist()
@@ -168,7 +169,7 @@ def _change_values(path: Path, change: Callable[..., None], *arguments: Any) -> 
 
 
 def _holder(document: Any, place: str) -> tuple[Any, Any]:
-    """The object or list that holds a place, and the key or number in it."""
+    """Returns the object or list that contains a place, and the key or index of the place."""
     holder, last = document, ""
     for step in place.split("/"):
         if last != "":

@@ -1,8 +1,8 @@
-"""The checks of every asset notice small damages to its output, but those in `unseen.json`.
+"""The checks of every asset notice all small damages to its output except those in `unseen.json`.
 
-The suite takes some damages of each asset; `python -m pytest -m minutes
-demo_pipeline_tests/breakages` takes all. `unseen.json` has asset → why no check can see it → the
-damages.
+The normal test suite tries some damages of each asset. `python -m pytest -m minutes
+demo_pipeline_tests/breakages` tries all damages. `unseen.json` contains for each asset the reasons
+why no check can notice a damage, and the damages with each reason.
 """
 
 import json
@@ -26,7 +26,7 @@ def names_of(output: Output) -> list[str]:
 
 
 def missed(output: Output, names: Iterable[str], folder: Path) -> list[str]:
-    """The damages that no check of the asset notices."""
+    """Returns those of the named damages that no check of the asset notices."""
     damages = damages_of(output.folder)
     problems_before = output.problems(output.copy(folder / "whole"))
     missed_names = []
@@ -39,7 +39,7 @@ def missed(output: Output, names: Iterable[str], folder: Path) -> list[str]:
 
 
 def unseen(asset: str) -> set[str]:
-    """The damages that no check of the asset can notice."""
+    """Returns the damages in `unseen.json` for an asset."""
     return {name for names in UNSEEN.get(asset, {}).values() for name in names}
 
 

@@ -1,6 +1,6 @@
-"""Checks see the damages of an output that are likely to happen, by what they read alone.
+"""The checks of an asset notice damages to its output that are likely to happen.
 
-`likely.json` lists them, by asset. An entry with `unseen` says why no check can see the damage.
+`likely.json` lists the damages of each asset. `unseen` says why no check can notice a damage.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Faster instances of Dagster, for commands that run in the process of the tests."""
+"""Provides faster Dagster instances for commands that run in the process of the tests."""
 
 from demo_pipeline_tests.defs.conftest import quick
 

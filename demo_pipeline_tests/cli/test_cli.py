@@ -63,7 +63,7 @@ DRY_COMMANDS = {
     for command in app.registered_commands
     if command.callback and "dry_run" in inspect.signature(command.callback).parameters
 }
-# A dry run → a part of its output that shows that it had something to do.
+# Command with `--dry-run` → part of its output, which shows that there was something to do.
 DRY_RUNS = {
     "run --dry-run": "three: raw_recordings, events",
     "run --dry-run --force --retry --verify --record": "to build: 4 demonstrations",
@@ -76,7 +76,7 @@ DRY_RUNS = {
 
 
 def places_and_contents(root: Path) -> dict[str, tuple[str, int]]:
-    """Returns path → (SHA-256, time of the last change) of all files, folders and links."""
+    """Returns path → SHA-256 and modification time of all files, folders and links."""
     places = {}
     for path in sorted(root.rglob("*")):
         data = path.read_bytes() if path.is_file() else b""
@@ -94,7 +94,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Place:
-    """Uploads, store and Dagster home under one folder."""
+    """A folder with uploads, a store and a Dagster home."""
 
     root: Path
 
@@ -120,7 +120,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ran:
-    """The outputs of two runs over two valid demonstrations and an invalid one."""
+    """The outputs of two runs with two valid demonstrations and an invalid one."""
 
     place: Place
     first: Answer
@@ -169,7 +169,7 @@ def quiet(copied: Place) -> Place:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs the command in this process, with the roots of a place."""
+    """Returns a function that runs a command in this process, with the folders of a `Place`."""
 
     def call(place: Place, *arguments: str, **settings: str) -> Answer:
         for name, value in (place.environment | settings).items():
@@ -216,7 +216,7 @@ class TestImport:
 
 
 class TestWithoutDagster:
-    """Importing Dagster takes longer than the work of these commands."""
+    """These commands do not import Dagster, because the import would take longer than the rest."""
 
     def test_dagster_is_not_imported(self, copied):
         assert copied.start("register").code == 0
@@ -300,7 +300,7 @@ class TestRun:
         with (quiet.root / "uploads/two/recording.mp4").open("ab") as video:
             video.write(b"\x00\x00\x00\x08free")
         with (quiet.root / "uploads/two/input_log.jsonl").open("ab") as log:
-            log.write(b"\n")  # otherwise it would be a duplicate of `one`
+            log.write(b"\n")  # otherwise `two` would be a duplicate of `one`
         first = command(quiet, "run")
         second = command(quiet, "run")
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
@@ -570,7 +570,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
 class TestValidate:
     @pytest.fixture
     def good(self, ran: Ran, tmp_path: Path) -> dict[str, Path]:
-        """Returns a copy of a valid path in each format."""
+        """Returns format → copy of a valid file or folder in this format."""
         store = ran.place.root / "store"
         [cudag] = (store / "datasets").iterdir()
         sources = {

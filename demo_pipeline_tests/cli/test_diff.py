@@ -19,7 +19,7 @@ from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, hotkey, scroll
 
-INBOX = "recordings"  # of the project
+INBOX = "recordings"  # folder of a project for uploads
 FIRST = "first"
 SECOND = "second"
 ACTS = {
@@ -29,13 +29,13 @@ ACTS = {
 
 
 def ours() -> dict[str, None]:
-    """Returns variables that a project must not get: those of the tests, and the one `run` sets."""
+    """Returns the environment variables to unset for a project: all settings, and DAGSTER_HOME."""
     ours = (name for name in os.environ if name.startswith("DEMO_PIPELINE_"))
     return dict.fromkeys((*ours, "DAGSTER_HOME"))
 
 
 class Project:
-    """A project with two recordings that was built and exported to `before`."""
+    """A project with two recordings, whose datasets are exported to the folder `before`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,8 @@ def test_a_setting_changes_the_rows_that_depend_on_it(project):
     project.run()
     rows = project.rows("before", project.current())
     assert {row["change"] for row in rows} == {"changed"}
-    assert [row["row"] for row in rows] == ["first_001", "first_002"]  # a scroll, and in a history
+    # The first row is the scroll. The second row has the scroll in its history.
+    assert [row["row"] for row in rows] == ["first_001", "first_002"]
     assert "action" in rows[0]["parts"]
     printed = project.call("diff", "before/sft", "sft")
     assert "6 → 6 rows: 0 added, 0 removed, 2 changed\n" in printed
@@ -124,7 +125,7 @@ def test_rows_that_decisions_leave_out_are_removed(project):
         others = [row for row in rows if row["demonstration"] == SECOND]
         assert len(others) == 3
         assert {row["change"] for row in others} == {"removed"}
-        assert len(rows) == 4  # the splits stay
+        assert len(rows) == 4  # no row changed its split
     back = project.rows("after", before)
     assert {row["change"] for row in back} == {"added"}
     assert len(back) == 4

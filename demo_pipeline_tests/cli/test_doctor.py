@@ -1,4 +1,4 @@
-"""`demo-pipeline doctor`: its five checks and its exit code."""
+"""Tests of `demo-pipeline doctor`: its five checks and its exit code."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from demo_pipeline_tests.sample_workspace import live_in
 
 
 class Patient:
-    """Roots and a Dagster home under one folder, and the command run on them."""
+    """A folder with uploads, a store and a Dagster home, on which the command is run."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -31,7 +31,7 @@ class Patient:
         live_in(root, patch)
 
     def doctor(self, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
-        """Runs the command; returns its exit code, and check → finding."""
+        """Runs the command. Returns the exit code, and check → finding."""
         result = CliRunner().invoke(app, ["doctor", "--json", *arguments])
         report = json.loads(result.stdout)
         found = {finding["check"]: finding for finding in report["findings"]}
@@ -91,7 +91,7 @@ def test_roots_that_cannot_be_used_are_errors(patient):
     assert roots["values"]["uploads"]["level"] == roots["values"]["store"]["level"] == "error"
     assert "no such folder" in roots["message"]
     assert "cannot be written to: Not a directory; " in roots["message"]
-    assert list(found) == ["roots", "dagster"]  # the others need a store
+    assert list(found) == ["roots", "dagster"]  # the other checks need a store
 
 
 def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monkeypatch):
@@ -151,7 +151,7 @@ def test_a_home_without_limits_for_runs_is_a_warning(patient):
     dagster = patient.doctor()[1]["dagster"]
     assert dagster["level"] == "warning"
     assert "has no dagster.yaml" in dagster["message"]
-    assert "sensor" not in dagster["message"]  # the parts that are ok are in the values only
+    assert "sensor" not in dagster["message"]  # the message names only the parts with problems
 
 
 def test_a_broken_instance_is_an_error_and_no_crash(patient):

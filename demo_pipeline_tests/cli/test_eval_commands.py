@@ -21,7 +21,7 @@ BOX = {"target_x": 480, "target_y": 280, "target_width": 60, "target_height": 50
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with three demonstrations of three tasks; each has every kind of action."""
+    """Returns a store with three demonstrations of three tasks, each with all kinds of actions."""
     folder = tmp_path_factory.mktemp("built")
     trajectories = [
         make_trajectory(folder, f"demo{n}", TABLE, rows={0: BOX}, shade=20 * n, instruction=str(n))
@@ -89,7 +89,7 @@ def test_requests_are_private_and_ask_with_screen_history_and_system(root, form)
     assert (system["role"], user["role"]) == ("system", "user")
     image, text = user["content"]
     assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
-    assert TYPED in text["text"]  # the history has the text that was typed before
+    assert TYPED in text["text"]  # the history contains typed text
     assert ("`Action:`" in system["content"]) is (form == "qwen3vl")
 
 
@@ -113,7 +113,7 @@ def test_a_system_prompt_from_a_file_and_screenshots_as_files(root):
 
 
 def test_screenshots_as_files_are_only_those_of_the_last_run(root):
-    """Copies of an earlier run are removed; files that the command did not write stay."""
+    """Images of an earlier run are removed. Files that the command did not write are kept."""
     path = root / "requests.jsonl"
     folder = root / "requests_images"
     arguments = ("requests", path, "--split", "any", "--images", "path")

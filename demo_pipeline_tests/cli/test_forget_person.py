@@ -1,4 +1,4 @@
-"""`demo-pipeline forget --person` and `--field`: which demonstrations they list and remove."""
+"""Tests which demonstrations `demo-pipeline forget --person` and `--field` list and remove."""
 
 import json
 from collections.abc import Callable

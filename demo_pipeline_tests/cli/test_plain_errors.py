@@ -26,7 +26,7 @@ from demo_pipeline_tests.uploads import upload
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """DAGSTER_HOME, next to empty roots."""
+    """Sets DAGSTER_HOME to a folder next to empty folders for uploads and store."""
     (tmp_path / "uploads").mkdir()
     live_in(tmp_path, monkeypatch)
     (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str = "run"
 ) -> str:
-    """Runs a command that ends with a usage error; returns its output."""
+    """Runs a command that ends with a usage error. Returns the output."""
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", command])
     with pytest.raises(SystemExit) as ended:
         main()

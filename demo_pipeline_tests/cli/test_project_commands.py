@@ -1,4 +1,4 @@
-"""A project outside of the checkout: `init` creates it, and commands in its folders use it."""
+"""`init` creates a project outside of the checkout, and commands in its folders use the project."""
 
 import os
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_the_databases_of_a_new_home_exist_before_daemon_and_webserver_start(
     assert RUNNER.invoke(app, ["init", str(project)]).exit_code == 0
     monkeypatch.chdir(project / "data")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
-    monkeypatch.setenv("DAGSTER_WEBSERVER_PATH_PREFIX", "")  # the command sets it
+    monkeypatch.setenv("DAGSTER_WEBSERVER_PATH_PREFIX", "")  # undone after the test
     started: list[list[str]] = []
     guarded: list[Any] = []
     monkeypatch.setattr(os, "execv", lambda _, command: started.append(command))

@@ -1,4 +1,4 @@
-"""The guard of Dagster's UI forwards requests of its pages, and refuses those of other sites."""
+"""The guard of Dagster's UI forwards requests from the UI's pages, and refuses other sites."""
 
 import http.client
 import socket
@@ -20,7 +20,7 @@ GRAPHQL = f"/{TOKEN}/graphql"
 
 @dataclass
 class Upstream:
-    """A server in place of Dagster's webserver; `requests` are those that reached it."""
+    """A server in place of Dagster's webserver. `requests` contains the requests it received."""
 
     address: tuple[str, int]
     requests: list[str] = field(default_factory=list)
@@ -136,7 +136,10 @@ def test_a_page_of_another_site_reaches_nothing(guarded, method, path, headers):
 
 
 def test_a_foreign_domain_that_points_here_reaches_nothing_without_the_token(guarded):
-    """The owner of a domain can point it to this machine; its pages then are of the same site."""
+    """The owner of a domain can let its name resolve to this machine (DNS rebinding).
+
+    For the browser, the pages of the domain and Dagster's UI are then the same site.
+    """
     guarded.upstream.requests.clear()
     for path in ("/", "/graphql?query=mutation", "/server_info"):
         answer = guarded.ask(path, host=f"evil.example:{guarded.port}")
@@ -208,7 +211,7 @@ document.getElementById("form").submit();
 
 @getattr(pytest.mark, NEEDED)
 def test_a_foreign_page_in_a_real_browser_cannot_command_dagster(guarded):
-    """It cannot even if the page knows the token."""
+    """The page cannot do so even if it knows the token."""
     guarded.upstream.requests.clear()
     page = ATTACK.format(at=f"http://127.0.0.1:{guarded.port}", graphql=GRAPHQL).encode()
     with socket.create_server(("127.0.0.1", 0)) as probe:

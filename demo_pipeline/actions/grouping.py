@@ -210,7 +210,7 @@ class _Grouper:
             return
         erases = self._open and not self._typing.is_empty and self._continues(gesture)
         if gesture.kind is GestureKind.BACKSPACE and not erases:
-            # This Backspace erases text that was not typed in this group.
+            # A Backspace counts as a hotkey if it erases text from before the open group.
             gesture.kind = GestureKind.HOTKEY
         if self._open and not self._continues(gesture):
             self._close()
@@ -373,7 +373,8 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
 
 
 ARRIVED_PX = 40.0  # screen pixels; a pointer within this distance of the press has arrived
-# A pointer that arrived more than this many milliseconds before the press was waiting there.
+# If the pointer arrived more than this many milliseconds before the press, it was waiting there.
+# The arrival then does not end the pause before the press.
 ARRIVED_MS = 1000
 
 
@@ -390,7 +391,7 @@ def pauses_between(
     a pause. Keys begin and end pauses even if they belong to no action.
 
     Args:
-        actions: in time order.
+        actions: actions in time order.
         inputs: of the whole log, in time order.
         settings: the section `actions`. `pause_ms` and `pointer_rest_ms` are used; a rest of
             `pointer_rest_ms` ends a movement of the pointer.
@@ -471,10 +472,12 @@ class Segmentation:
         unknown_keys: logged key names that are in no table.
         wheel_remainder: number of wheel notches that belong to no scroll, with the sign of the
             logged deltas.
-        switch_lines: lines at which the keyboard layout or the input method may have been switched.
-        layout_lines: lines of key presses whose characters follow from the keyboard layout.
-        altgr_lines: lines of key presses with AltGr, on Windows only. They show that the layout is
-            not the US layout, which has no AltGr.
+        switch_lines: line numbers at which the person may have switched the keyboard layout or the
+            input method.
+        layout_lines: line numbers of key presses whose characters were derived from the keyboard
+            layout.
+        altgr_lines: line numbers of key presses with AltGr, on Windows only. Such key presses rule
+            out the US layout, which has no AltGr.
     """
 
     actions: list[Action]
@@ -499,7 +502,7 @@ def segment(
     """Turns repaired inputs into actions.
 
     Args:
-        inputs: in time order.
+        inputs: inputs in time order.
         platform: platform of the recording.
         settings: the section `actions`.
         keyboards: gives the keyboard layout at each line.
@@ -589,7 +592,7 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
     """Merges taps of modifiers during a drag into the drag, and drops taps of Shift near typing.
 
     Args:
-        gestures: in time order.
+        gestures: gestures in time order.
         reasons: line number → the reason why the event belongs to no action. This function adds
             the events of dropped taps.
     """

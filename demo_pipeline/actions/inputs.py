@@ -28,7 +28,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         index: line number in input_log.jsonl.
-        time: epoch milliseconds.
+        time: time of the event, epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
         x, y: position in screen pixels, or None if no position was logged. Some recorders log two
             positions, one of them clamped to the main display. x and y are then the other one.
@@ -36,7 +36,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         delta: delta of a wheel event, in the recorder's unit and sign.
         char: typed character as logged, or empty if the recorder logged no character.
         dead: whether the recorder logged a dead key, which types nothing by itself.
-        unreadable: whether the recorder logged a character in an unknown form.
+        unreadable: whether the recorder logged a character in an unknown format.
         half: half of a surrogate pair, if the recorder logged a character as two keys, one for
             each UTF-16 unit. Otherwise empty.
     """
@@ -107,7 +107,7 @@ def late_lines(inputs: Sequence[Input]) -> int:
 
 
 def distance(a: "Input | Gesture | Action", b: "Input | Gesture") -> float:
-    """Returns the distance of two positions in screen pixels; 0 if a position is unknown."""
+    """Returns the distance of two positions in screen pixels, or 0 if a position is unknown."""
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0
     return hypot(a.x - b.x, a.y - b.y)

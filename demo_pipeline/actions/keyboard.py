@@ -3,7 +3,7 @@
 `ModifierTracker` follows modifiers, including AltGr and modifiers whose release is missing.
 `KeyboardReader` follows all other keys, Caps Lock, Num Lock and auto-repeat. `without_held_keys`
 drops the characters of keys that were held during a drag: in drawing programs, a drag with Space
-held moves the canvas. typed_text.py joins the characters to texts.
+held moves the canvas. typed_text.py joins the characters into texts.
 """
 
 import re
@@ -563,7 +563,7 @@ def without_held_keys(
     out. The first character stays, because the person may have typed it.
 
     Args:
-        gestures: in time order.
+        gestures: gestures in time order.
         holds: presses of keys that typed characters.
         reasons: line number → the reason why the event belongs to no action. This function adds
             the events of the characters that it leaves out.

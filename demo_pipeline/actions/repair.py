@@ -23,8 +23,8 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Recorders with several input hooks log each event several times; this number is the factor. The
-# factor is n if at least this share of the groups of equal events has a multiple of n events.
+# Recorders with several input hooks log each event several times. The number of times is called the
+# factor. It is n if at least this share of the groups of equal events has a multiple of n events.
 MIN_FACTOR_SHARE = 0.8
 MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
 LATE_WINDOWS = 3  # with a factor above 1, copies may come within this many times `window_ms`
@@ -79,7 +79,7 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
     recording or at the end of this press.
 
     Args:
-        inputs: in time order.
+        inputs: inputs in time order.
         repairs: records the dropped lines and the factors.
         window_ms: longest time between an event and its copy, milliseconds.
     """

@@ -472,7 +472,7 @@ def join_scrolls(
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 
     Args:
-        gestures: in time order.
+        gestures: gestures in time order.
         settings: the section `actions`.
         reasons: line number → the reason why the event belongs to no action. This function adds
             the wheel events that belong to no scroll.
@@ -521,7 +521,7 @@ def _bursts(
     after a longer break, up to `pause_ms`.
 
     Args:
-        gestures: in time order.
+        gestures: gestures in time order.
         settings: the section `actions`.
         reasons: line number → the reason why the event belongs to no action. This function adds
             the events with a delta of 0 that belong to no burst.

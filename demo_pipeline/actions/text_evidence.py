@@ -308,7 +308,10 @@ class TextReader:
         self.layouts: tuple[ChosenLayout, ...] = ()
 
     def read(self) -> Segmentation:
-        """Returns the actions of the recording. Each typed text has evidence and perhaps a flag."""
+        """Returns the actions of the recording, with the evidence for each typed text.
+
+        Texts that may be wrong are flagged.
+        """
         usual = self._segment(self._stretches)
         self._stretches = self._stretches.switched_at(usual.switch_lines)
         if len(self._stretches.stretches) > 1:

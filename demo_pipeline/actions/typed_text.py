@@ -45,7 +45,7 @@ class TypedPart:
     """A part of typing that may become an action.
 
     Attributes:
-        gestures: in time order.
+        gestures: gestures in time order.
         text: the text after all Backspaces. Empty if everything was erased, or if the characters
             are unknown.
         reason: reason why the events belong to no action, used if the text is empty.

@@ -35,7 +35,7 @@ from demo_pipeline.files.shown_text import escape_markers, plain_characters, rep
 from demo_pipeline.problems import Problem
 
 _ATTEMPTS = 2  # maximum number of times to ask a question whose answer is refused
-_MOST_ANSWER = 100_000  # characters; longer answers are refused
+_MOST_ANSWER = 100_000  # maximum number of characters of an answer; longer answers are refused
 _FENCED = re.compile(r"\A\s*(?:<think>.*?</think>\s*)?```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 

@@ -89,7 +89,7 @@ class Annotation:
         source: one of `SOURCES`.
         author: a person, a model with its version, or a rule.
         judged: SHA-256 of the judged content.
-        time: ISO 8601, UTC.
+        time: time of the annotation, ISO 8601 in UTC.
         prompt: name, version and hash of the prompt, if there was a prompt.
     """
 

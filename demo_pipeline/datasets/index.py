@@ -379,7 +379,7 @@ def _write_tables(
     """Writes the tables of trajectories, steps and hidden actions.
 
     Args:
-        trajectories: in any order.
+        trajectories: trajectories in any order.
         splits: trajectory id → split, or None for a trajectory that no export contains.
         out: folder of the tables.
         tally: counts the trajectories, and collects the problems of unreadable trajectories.

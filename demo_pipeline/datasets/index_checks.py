@@ -218,7 +218,7 @@ def _expected(
     """Yields the id and the expected values of each trajectory that can be read.
 
     Args:
-        trajectories: in any order.
+        trajectories: trajectories in any order.
         tally: counts all trajectories, including unreadable ones.
         steps: compares the steps of one trajectory after the other, because the steps of all
             trajectories would not fit into memory.
@@ -347,7 +347,7 @@ def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterato
 def _check_steps(
     out: Path, table: pa.Table, expected: Mapping[str, _Expected]
 ) -> Iterator[Problem]:
-    """Yields a problem for each wrong value in columns that steps.parquet adds to provenance."""
+    """Yields a problem for each wrong value in a column that is not part of the provenance."""
     members = load_json(out / EXPORTS_FILE)["trajectories"]
     shared_names = ("outcome", "application", "instruction")
     names = ("trajectory_id", "step_index", "split", "screenshot", *shared_names)

@@ -1,8 +1,8 @@
 """Assigns trajectories to splits without changing earlier assignments, and finds duplicates.
 
-The store contains a memory, a document with the split of each demonstration at the last build.
-Duplicates are demonstrations with the same video or log. datasets/splits.py has the rules for
-splits.
+The store contains a document, called the memory, with the split of each demonstration at the last
+build. Duplicates are demonstrations with the same video or log. datasets/splits.py has the rules
+for splits.
 """
 
 import hashlib

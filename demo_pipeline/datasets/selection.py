@@ -66,7 +66,7 @@ _ROW = msgspec.json.Decoder(msgspec.defstruct("_Row", [(name, Any) for name in C
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Facts about a trajectory that decide whether datasets select it, and its split.
+    """Facts about a trajectory that decide its split and whether datasets contain it.
 
     Attributes:
         instruction, application, task_id, osworld_task_id, difficulty: from task.json.

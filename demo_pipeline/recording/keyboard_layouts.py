@@ -235,7 +235,7 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# Accent → letters with which the accent combines to one character on Windows. Before any other
+# Accent → letters with which the accent combines into one character on Windows. Before any other
 # letter, the dead key types the accent as a separate character.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",

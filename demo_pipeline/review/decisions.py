@@ -66,7 +66,7 @@ class InstructionValue(Value):
 
 
 class Trim(Value):
-    """The first and the last step to keep; all other steps are cut off at the ends."""
+    """The first and the last step to keep. The steps before and after them are cut off."""
 
     first: Count
     last: Count
@@ -274,7 +274,7 @@ class Corrections(Document):
     decisions: list[DecisionId] = Field([])
 
     def keeps(self, step: int) -> bool:
-        """Returns whether a step is kept by `trim`."""
+        """Returns whether a step is kept, because it is not cut off by `trim`."""
         return self.trim is None or self.trim.first <= step <= self.trim.last
 
 
@@ -497,8 +497,8 @@ class Corrected:
         trajectory: the trajectory with the corrected instruction, outcome and actions, and without
             the steps that people cut off. Steps keep their numbers. If steps were cut off at the
             end, the screenshot of the first of these steps becomes the final screenshot.
-        rows: step number → row of provenance.parquet, with the bounding box of the corrected
-            target.
+        rows: step number → row of provenance.parquet. If the action of a step was corrected, its
+            row has the bounding box of the corrected target.
         bad_steps: numbers of steps that stay in the history of later steps, but produce no training
             records of their own.
     """

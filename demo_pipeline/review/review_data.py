@@ -50,14 +50,14 @@ from demo_pipeline.trajectories.provenance import (
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _MOST_CACHED = 5000  # maximum number of cached versions of trajectories; each takes a few kB
-# Columns of provenance.parquet that the page shows for a step. Below, those that it shows for the
-# whole demonstration.
+# Columns of provenance.parquet that the page shows for a step.
 _STEP_COLUMNS = (
     *("pts", "lead_ms", "reason_code", "leak", "unavoidable"),
     *("freshness", "tree_agreement", "tree_age_ms"),
     *("clock_method", "clock_uncertainty_ms", "unproven_clock"),
     *("text_evidence", "text_scan_event", "text_source", "keyboard_layout", "doubtful_text"),
 )
+# Columns of provenance.parquet that the page shows for the whole demonstration.
 _DEMONSTRATION_COLUMNS = ("platform", "recorded_at", "status", "reason")
 _TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
 Json = dict[str, Any]
@@ -363,9 +363,9 @@ class ReviewData:
         }
 
     def judged(self, subject: Subject) -> Json:
-        """Returns all decisions about a demonstration, each marked as stale or undone if it is so.
+        """Returns all decisions about a demonstration, each with the flags `stale` and `undone`.
 
-        Decisions that were added to the store in the meantime are included.
+        Decisions that were recently added to the store are read first.
         """
         self.reviews.refresh(subject.id)
         decisions = self.reviews.about(subject.id)

@@ -38,38 +38,44 @@ class Signal:
     definition: str
 
 
-# Thresholds of the signals.
-# `hesitation`: more seconds without input. Reading takes less time, as in `waits.READING_S`.
+# `hesitation` means more than this many seconds without input. Reading takes less time, as in
+# `waits.READING_S`.
 IDLE_S = 10.0
-# `wandering`: a smaller ratio of distance to length of the pointer's path. Direct movements of
-# people have 0.8 to 1.
+# `wandering` means that the distance, divided by the length of the pointer's path, is below this.
+# Direct movements of people have 0.8 to 1.
 STRAIGHT = 0.4
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
-CORRECTED_SHARE = 20.0  # `corrections`: more deletions per hundred typed characters
-MOST_CORRECTIONS = 3  # `corrections`: minimum number of deletions
-# `pace`: fewer or more typed characters a second. The fastest typists in the world reach 18.
+# `corrections` means more than this many deletions per hundred typed characters.
+CORRECTED_SHARE = 20.0
+MOST_CORRECTIONS = 3  # fewer deletions never count as `corrections`
+# `pace` means that the characters typed per second are outside this range. The fastest typists in
+# the world reach 18.
 PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
 ALONE_S = 3.0  # a screen change later than this many seconds is no response to an action
-# `short_wait`: a shorter wait, in seconds. Pauses of at least 2 s (`ActionSettings.pause_ms`)
-# become waits.
+# `short_wait` means a wait of less than this many seconds. Pauses of at least 2 s
+# (`ActionSettings.pause_ms`) become waits.
 NEAR_PAUSE_S = 2.5
-FROZEN_STEPS = 3  # `frozen`: minimum number of successive pointing steps with the same screenshot
-FROZEN_MOVE_PX = 50.0  # `frozen`: minimum pointer move between such steps, screenshot pixels
-# `unused_time`: a larger share of the video, and more seconds of it, before the first and after the
-# last action.
+# `frozen` means at least this many successive pointing steps with the same screenshot, although the
+# pointer moves by more than `FROZEN_MOVE_PX` screenshot pixels from step to step.
+FROZEN_STEPS = 3
+FROZEN_MOVE_PX = 50.0
+# `unused_time` means that more than this share of the video, and more than this many seconds, lie
+# before the first and after the last action.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# `duration`: a larger difference in seconds between meta.json and the video. Recorders round to
-# seconds.
+# `duration` means that the durations in meta.json and of the video differ by more than this many
+# seconds, and by more than this share of the video. Recorders round to seconds.
 DURATION_S = 3.0
-DURATION_SHARE = 0.1  # `duration`: a larger share of the video's duration, in addition
-# `clock`: the video confirms a smaller share of the pointer's moves. Correct clocks of real
-# recordings have 0.34 to 0.91.
+DURATION_SHARE = 0.1
+# `clock` means, for example, that the video confirms less than this share of the pointer's moves.
+# Correct clocks of real recordings have 0.34 to 0.91.
 CLOCK_SCORE = 1 / 3
-CLOCK_MS = 500.0  # `clock`: a larger uncertainty; a screen responds to a click within this time
+# `clock` also means that the clock is uncertain by more than this many milliseconds. A screen
+# responds to a click within this time.
+CLOCK_MS = 500.0
 FLAGGED = 1.0  # minimum doubt of demonstrations that are flagged for a reviewer's attention
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the doubt
 

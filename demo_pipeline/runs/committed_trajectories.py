@@ -224,9 +224,10 @@ def _is_forgotten(store: Store, output: str) -> bool:
 
 
 def _damaged_output(store: Store, records: str) -> str:
-    """Returns the output that makes records unreadable: the trajectory if damaged, or the records.
+    """Returns the damaged output because of which records are unreadable.
 
-    Both are outputs of the same demonstration, because records link to the trajectory.
+    Records link to the trajectory of the same demonstration. Therefore, the result is the
+    trajectory if it is damaged, otherwise the records.
     """
     trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
     return trajectory if store.verify(trajectory) else records

@@ -72,7 +72,7 @@ def healthy(check: str, message: str, **values: JsonValue) -> Finding:
 
 
 def combined(check: str, parts: Sequence[Finding]) -> Finding:
-    """Joins the findings about the parts of a check to one finding with the worst level.
+    """Joins the findings about the parts of a check into one finding with the worst level.
 
     If parts have errors or warnings, the message consists of their messages, errors first.
     Otherwise, the message consists of the messages of all parts. The values are a mapping from the

@@ -1,4 +1,4 @@
-"""Small recordings and the chain run on them, for tests of stages and datasets."""
+"""Small recordings and helpers that run the pipeline on them, for tests of stages and datasets."""
 
 import shutil
 from dataclasses import replace
@@ -24,7 +24,7 @@ DEMOS = {
 
 
 def write_demos(uploads: Path) -> None:
-    """Two recordings of a few seconds each, of two tasks."""
+    """Writes two recordings of different tasks; each takes a few seconds."""
     for name, acts in DEMOS.items():
         demonstration = replace(
             script(*acts), title=f"The {name} task", content=f"Please do the {name} task."
@@ -33,49 +33,57 @@ def write_demos(uploads: Path) -> None:
 
 
 def places_in(root: Path) -> dict[str, Any]:
-    """Every root of the settings, each a folder below `root`, which need not be there."""
+    """Returns the settings for uploads, store, cache and tasks: folders below `root`.
+
+    The folders need not exist.
+    """
     names = {"osworld_tasks": "tasks"}
     kinds = ("uploads", "store", "cache", "osworld_tasks")
     return {kind: str(root / names.get(kind, kind)) for kind in kinds}
 
 
 def variables_of(root: Path) -> dict[str, str]:
-    """The same as the environment of a command has them, with `root`/home for Dagster."""
+    """Returns the settings of `places_in` as environment variables, with DAGSTER_HOME."""
     places = {f"DEMO_PIPELINE_{name.upper()}": place for name, place in places_in(root).items()}
     return places | {"DAGSTER_HOME": str(root / "home")}
 
 
 def live_in(root: Path, patch: pytest.MonkeyPatch) -> None:
-    """Let the commands of this process have these roots, and a new home for Dagster."""
+    """Makes commands in this process use the folders below `root`, with a home for Dagster."""
     for name, value in variables_of(root).items():
         patch.setenv(name, value)
     (root / "home").mkdir(parents=True, exist_ok=True)
 
 
 def open_workspace(root: Path, **settings: Any) -> Workspace:
-    """The pipeline over `places_in` a folder; `settings`: other roots, and sections."""
+    """Opens a workspace with the folders below `root`.
+
+    Args:
+        root: the folder.
+        settings: further settings: sections, or other places than those below `root`.
+    """
     return Workspace.open(Settings(**places_in(root) | settings))
 
 
 def run_catalog(workspace: Workspace, *, force: bool = False) -> BuildResult:
-    """The catalog of OSWorld tasks."""
+    """Builds the catalog of OSWorld tasks."""
     return run_dataset_stage(workspace, TASKS_STAGE, force=force)
 
 
 def run_all_stages(workspace: Workspace, demonstration: str) -> dict[str, str]:
-    """The catalog of OSWorld tasks, then every stage in order; name → status."""
+    """Builds the catalog of OSWorld tasks, then every stage in order; returns name → status."""
     run_catalog(workspace)
     return {stage.name: build_stage(workspace, stage, demonstration).status for stage in STAGES}
 
 
 def copy_of(source: Path, destination: Path) -> Path:
-    """A made root to be changed; links stay links."""
+    """Copies a folder such as `made_root`, so that a test may change the copy; keeps links."""
     shutil.copytree(source, destination, symlinks=True)
     return destination
 
 
 def contents(workspace: Workspace, demonstration: str) -> dict[str, dict[str, bytes]]:
-    """Stage → relative path → bytes of what readers see."""
+    """Returns stage → path → content for every file of a demonstration's outputs."""
     found = {}
     for name, stage in STAGE_BY_NAME.items():
         folder = workspace.store.open(stage.output(demonstration))[0]

@@ -1,4 +1,4 @@
-"""Settings whose constants are others: what no setting changes, a test may."""
+"""Changes constants in sections of settings for tests."""
 
 from typing import Any, ClassVar, TypeVar
 
@@ -8,7 +8,10 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def with_constants(section: type[SectionT], **constants: Any) -> type[SectionT]:
-    """A section of settings with other constants; unknown names are refused."""
+    """Returns a section of settings with other values of its constants.
+
+    An unknown name fails an assertion.
+    """
     assert set(constants) <= section.__class_vars__
     names = dict.fromkeys(constants, ClassVar[Any])
     body = {"__module__": section.__module__, "__annotations__": names, **constants}

@@ -22,7 +22,7 @@ from demo_pipeline.review.server import build_app
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline_tests.sample_workspace import variables_of
 
-TOKEN = "a-token-that-no-other-site-can-know"  # noqa: S105 - of a server that tests start
+TOKEN = "a-token-that-no-other-site-can-know"  # noqa: S105 - for test servers only
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Served:
         raw: bool = False,
         **headers: str | None,
     ) -> Answer:
-        """Sends a request as the page does; a header with the value None is left out."""
+        """Sends a request like the review page. Headers whose value is None are not sent."""
         sent = {"origin": f"http://127.0.0.1:{self.port}"} if method == "POST" else {}
         sent |= {"content-type": "application/json"} if body is not None else {}
         given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -101,13 +101,13 @@ def served(workspace: Workspace, author: str = "ann", port: int = 0) -> Iterator
 
 
 def start_command(root: Path, port: int, *arguments: str, wait: bool = True) -> Served:
-    """`demo-pipeline review` over a root of `sample_workspace`, once it answers.
+    """Starts `demo-pipeline review` in a process of its own, and waits until the server answers.
 
     Args:
-        root: has the store and the uploads.
-        port: for it.
-        arguments: of the command.
-        wait: until it has sent a queue.
+        root: the folder with store and uploads, as `sample_workspace` makes it.
+        port: the port of the server.
+        arguments: further arguments of the command.
+        wait: whether to wait until the server has sent a queue.
     """
     command = [sys.executable, "-m", "demo_pipeline.cli.app", "review", f"--port={port}"]
     process = subprocess.Popen(

@@ -25,7 +25,8 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 
 EXPORTS: Any = BUILT_IN_EXPORTS
 ACTIONS = (CLICK, ("type", {"text": "abc"}), CLICK, ("hotkey", {"keys": ["enter"]}), CLICK)
-ONE = re.compile("(?<![A-Za-z])one(?![A-Za-z])")  # the corrected demonstration
+# Matches the name of the corrected demonstration.
+ONE = re.compile("(?<![A-Za-z])one(?![A-Za-z])")
 STEP_FORMS = ("sft", "messages", "cudag", "grounding", "transitions")
 
 
@@ -40,7 +41,7 @@ CORRECTIONS: list[tuple[str, Any]] = [
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """Three committed demonstrations of five steps, with records in every form."""
+    """Returns a workspace with three demonstrations of five steps, and records for every export."""
     workspace = open_workspace(tmp_path, datasets=DatasetSettings(exports=EXPORTS))
     trajectories = [
         make_trajectory(tmp_path / "made", name, ACTIONS, shade=20 * place)
@@ -59,20 +60,20 @@ def decide(workspace: Workspace, kind: str, value: Any = None, name: str = "one"
 
 
 def rebuilt(workspace: Workspace) -> dict[str, str]:
-    """Demonstration → status of its records."""
+    """Builds the records of every demonstration; returns demonstration → status of the build."""
     names = ("one", "two", "three")
     return {name: str(build_stage(workspace, RECORDS_STAGE, name).status) for name in names}
 
 
 def records(workspace: Workspace, form: str, name: str = "one") -> tuple[Any, list[Any]]:
-    """Returns the first line of a form's records, and the other lines."""
+    """Returns the first line and the other lines of the records for an export such as `sft`."""
     folder = workspace.store.open(f"records/{name}")[0]
     head, *rest = map(json.loads, (folder / f"{form}.jsonl").read_text().splitlines())
     return head, rest
 
 
 def built(workspace: Workspace) -> dict[str, bytes]:
-    """Builds every dataset; returns output and path → content of each file."""
+    """Builds every dataset; returns `<output>/<path>` → content of each file."""
     for stage in dataset_stages():
         result = run_dataset_stage(workspace, stage)
         assert result.version is not None, (stage.name, result.problems)
@@ -115,12 +116,12 @@ def test_many_corrections_change_rows_of_their_demonstration_in_every_dataset_an
 ):
     before = built(workspace)
     for kind, value in CORRECTIONS:
-        if kind != "outcome":  # which leaves it out
+        if kind != "outcome":  # a failed outcome would leave the demonstration out
             decide(workspace, kind, value)
     rebuilt(workspace)
     after = built(workspace)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
-    changed -= {"dataset/exports.parquet"}  # which names the versions of all
+    changed -= {"dataset/exports.parquet"}  # contains the versions of all demonstrations
     with_rows = {name for name in changed if rows_of(name, after.get(name, b""))}
     assert {name.partition("/")[0] for name in with_rows} >= {"sft", "agentnet", "datasets"}
     for name in sorted(with_rows):
@@ -133,7 +134,7 @@ def test_many_corrections_change_rows_of_their_demonstration_in_every_dataset_an
 
 
 def rows_of(name: str, data: bytes) -> list[str]:
-    """Returns the rows of a table or of JSON Lines; nothing for other files."""
+    """Returns the rows of a Parquet or JSON Lines file, and nothing for other files."""
     if name.endswith(".parquet"):
         return [repr(row) for row in pq.read_table(io.BytesIO(data)).to_pylist()] if data else []
     return data.decode().splitlines() if name.endswith(".jsonl") else []
@@ -158,7 +159,8 @@ def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace):
     document = json.loads(records(workspace, "atif")[1][0]["parts"]["document"])
     assert [step["message"] for step in document["steps"] if step["source"] == "system"]
     line = json.loads(records(workspace, "agentnet")[1][0]["parts"]["line"])
-    assert len(line["traj"]) == 3  # the longest stretch without it: a part, which does not end
+    # The longest run of steps without the bad step is a part, which has no final answer.
+    assert len(line["traj"]) == 3
 
 
 def test_trimmed_steps_are_in_no_training_data(workspace, tmp_path):
@@ -170,7 +172,7 @@ def test_trimmed_steps_are_in_no_training_data(workspace, tmp_path):
     chats = [json.loads(record["parts"]["line"]) for record in records(workspace, "messages")[1]]
     assert chats[-1]["task_type"] == "terminate"
     (picture,) = records(workspace, "messages")[1][-1]["files"].values()
-    assert picture == "steps/004/screenshot.png"  # what the last kept step led to
+    assert picture == "steps/004/screenshot.png"  # the screen after the last kept step
     files = built(workspace)
     out = tmp_path / "sft"
     for name, data in files.items():
@@ -208,7 +210,7 @@ def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace):
     decide(workspace, "approve")
     stages = [stage for stage in dataset_stages() if stage.reads_trajectories]
     unchanged = {str(run_dataset_stage(workspace, stage).status) for stage in stages}
-    assert unchanged == {"unchanged"}  # by default approval decides nothing
+    assert unchanged == {"unchanged"}  # by default, approval has no effect on datasets
     rejected = decide(workspace, "reject", {"reason": "many_errors"})
     assert set(rebuilt(workspace).values()) == {"unchanged"}
     without = built(workspace)

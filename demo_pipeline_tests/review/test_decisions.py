@@ -1,4 +1,4 @@
-"""Which decisions about a demonstration apply, and the corrected trajectory."""
+"""Tests which decisions about a demonstration apply, and how they correct its trajectory."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def decided(number: int, kind: str, value: Any = None, **more: Any) -> Decision:
-    """Returns the decision with this number; it is later than those with lower numbers."""
+    """Returns a decision. Decisions with higher numbers are later."""
     value = value or {}
     subject = more.pop("subject", SUBJECT)
     members = {
@@ -100,7 +100,7 @@ def test_a_decision_about_another_version_applies_if_the_judged_steps_are_equal(
 
 
 def test_a_decision_about_missing_steps_is_stale():
-    """A decision from another store was not checked against this trajectory."""
+    """Decisions from another store were never checked against this trajectory."""
     longer = replace(SUBJECT, steps={step: f"{step:064x}" for step in range(10)})
     for kind, value in (("bad_step", {"step": 9}), ("trim", {"first": 1, "last": 4})):
         held = judge([decided(1, kind, value, subject=longer)], SUBJECT)
@@ -130,7 +130,7 @@ def test_an_invalid_decision_is_refused(kind, value, message):
 
 
 class TestCorrectedActions:
-    """A correction is validated as a written step is."""
+    """A corrected action is validated like the action of a recorded step."""
 
     recorded = StepAction.model_validate(CLICKED)
     nodes = check_tree(tree("Shop"), "ui_tree.json")[0]

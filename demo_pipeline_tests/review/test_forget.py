@@ -33,8 +33,10 @@ from demo_pipeline_tests.simulator.script import click, type_text
 
 GONE = "gone"
 KEPT = "kept"
-CANARIES = ("Zaunkoenig", "Wiedehopf", "Pirol")  # instruction, typed text, note
-TOLD = (SFT_STAGE, INDEX_STAGE)  # the words and the pictures, and links
+# Rare words in the instruction, in the typed text and in a note, for which the tests search.
+CANARIES = ("Zaunkoenig", "Wiedehopf", "Pirol")
+# Datasets that contain texts and images of a demonstration, and links to its trajectory.
+TOLD = (SFT_STAGE, INDEX_STAGE)
 NAMES = [stage.name for stage in STAGES]
 
 
@@ -48,13 +50,16 @@ def record(uploads: Path, name: str, words: str, typed: str, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two demonstrations with their datasets, twice built, and decisions about one of them."""
+    """Returns a root with two demonstrations, two versions of each dataset, and a reviewer's note.
+
+    The note is about the demonstration that the tests remove.
+    """
     root = tmp_path_factory.mktemp("forgetting")
     record(root / "uploads", GONE, CANARIES[0], CANARIES[1], 3)
     record(root / "uploads", KEPT, "Amsel", "Drossel", 4)
     workspace = open_workspace(root)
     datasets = [stage for stage in dataset_stages() if is_built(stage, workspace.settings)]
-    for name in (GONE, KEPT):  # the old version of each has the one demonstration alone
+    for name in (GONE, KEPT):  # the first version of a dataset contains only GONE
         run_all_stages(workspace, name)
         for stage in datasets:
             run_dataset_stage(workspace, stage)
@@ -65,7 +70,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def texts(path: Path) -> Iterator[bytes]:
-    """Returns the values of a table as text, or the bytes of another file."""
+    """Yields the schema and values of a Parquet file as text, or the bytes of another file."""
     if path.suffix != ".parquet":
         yield path.read_bytes()
         return
@@ -77,7 +82,10 @@ def texts(path: Path) -> Iterator[bytes]:
 
 
 def traces(root: Path, pictures: set[str]) -> list[str]:
-    """Returns files below a folder with a canary, one of the images, or the id in the path."""
+    """Returns the files below a folder that still show the removed demonstration.
+
+    They contain one of its rare words or images, or their path contains its id.
+    """
     names = []
     for path in sorted(root.rglob("*")):
         if path.is_symlink() or not path.is_file():
@@ -115,13 +123,13 @@ def test_the_upload_stays_when_the_store_cannot_be_written(built, monkeypatch):
     aside = built / "staging"
     if staging.exists():
         staging.rename(aside)
-    staging.touch()  # nobody, not even root, makes a file in it
+    staging.touch()  # not even root can create a file below a file
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 2
     assert "nothing was removed: the store" in refused.output
     assert (built / "uploads" / GONE).is_dir()
     staging.unlink()
-    with monkeypatch.context() as patch:  # it fails after that, as on a disk that breaks then
+    with monkeypatch.context() as patch:  # now the removal itself fails, as on a broken disk
         patch.setattr(Store, "erase", failing)
         failed = CliRunner().invoke(app, command)
     assert isinstance(failed.exception, OSError)
@@ -135,7 +143,7 @@ def failing(*_: object) -> None:
 
 def test_nothing_of_it_is_left_and_the_others_stay(built, monkeypatch):
     workspace = open_workspace(built)
-    # Both begin on the same empty screen.
+    # Both demonstrations begin with the same empty screen, which does not count.
     pictures = pictures_of(workspace, GONE) - pictures_of(workspace, KEPT)
     assert len(pictures) >= 3
     assert traces(built, pictures)

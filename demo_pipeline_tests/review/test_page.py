@@ -26,7 +26,7 @@ from demo_pipeline_tests.review.serving import Served, kill, served, start_comma
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 pytestmark = pytest.mark.browser
-PATIENCE = 20_000.0  # ms on a busy machine
+PATIENCE = 20_000.0  # ms; longest wait for the page, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """Opens a page; an error in its script fails the test."""
+    """Opens a browser page. An error in the page's script fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -99,7 +99,7 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
         page.keyboard.type("  write the name.")
         press(page, "Enter")
         saved(page)
-        press(page, "t")  # a click on the picture picks the node there
+        press(page, "t")  # the next click selects the element at its position
         boxes = page.evaluate("() => document.querySelector('#canvas').getBoundingClientRect()")
         node = page.evaluate("() => state.nodes.find((one) => one.name === 'Agree').bounds")
         x = boxes["x"] + (node["x"] + node["width"] / 2) * boxes["width"] / 1920
@@ -225,7 +225,7 @@ def test_fifteen_steps_are_visible_without_scrolling(real_root, browser):
             "(list) => [list.scrollWidth - list.clientWidth, list.scrollHeight - list.clientHeight]"
         )
         assert strip == [0, 0]
-        press(page, "ArrowRight")  # the step that types
+        press(page, "ArrowRight")  # to the step with typed text
         shown(page, "20261121_212358/1")
         evidence = page.locator("#evidence")
         expect(evidence).to_contain_text("by the scans, read by the layout uk")
@@ -353,7 +353,7 @@ def test_a_decision_about_a_version_that_was_rebuilt_meanwhile_is_not_saved_sile
         show(page, running, "demo/0")
     commit_trajectory(workspace, make_trajectory(tmp_path, actions=(CLICK,) * 2, shade=7))
     press(page, "a")
-    with served(workspace, port=running.port):  # it does not know the version that was shown
+    with served(workspace, port=running.port):  # the store has a newer version than the page shows
         again = page.get_by_role("button", name="Send for this version")
         expect(again).to_be_visible(timeout=PATIENCE)
         assert held(workspace, "demo").status == "open"
@@ -409,7 +409,7 @@ def test_another_sites_page_reads_and_writes_nothing(root, browser):
     workspace = open_workspace(root)
     with served(workspace) as running, served(open_workspace(root)) as other:
         page = browser.new_page()
-        page.goto(other.url)  # another origin that knows even the token
+        page.goto(other.url)  # a page of another origin, which even has the token
         attack = """async (url) => {
           const tries = [fetch(url + "api/queue"), fetch(url + "api/queue", {mode: "no-cors"}),
             fetch(url + "api/demonstrations/first/decisions", {method: "POST", mode: "no-cors",

@@ -1,4 +1,4 @@
-"""`demo-pipeline reviews`: its output, its files, and that it prints no typed text."""
+"""Tests that `demo-pipeline reviews` prints and writes decisions, but no typed text."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import live_in, open_workspace
 
-SECRET = "hunter2 hunter2"  # noqa: S105 - a canary
+SECRET = "hunter2 hunter2"  # noqa: S105 - a typed text that must not be printed
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store with a corrected text, a verdict taken back, and a stale mark."""
+    """Returns a root whose store has a corrected text, a withdrawn verdict, and a stale mark."""
     live_in(tmp_path, monkeypatch)
     workspace = open_workspace(tmp_path)
     actions = (("type", {"text": "x"}), CLICK, CLICK)

@@ -39,7 +39,7 @@ def test_continued_typing_extends_its_step_and_only_hidden_actions_are_marked(
         typed, action_index=97, press_ms=later - 500, end_ms=later, flags=[CONTINUED]
     )
     hidden = replace(typed, action_index=98, action_type="click", press_ms=later, text=None)
-    ignored = replace(hidden, action_index=99)  # neither a step nor hidden, as a pause is
+    ignored = replace(hidden, action_index=99)  # neither a step nor a hidden action, like a pause
     recorded = [*actions[:place], continued, hidden, ignored, *actions[place:]]
     listed = HiddenAction(3, 98, "click", later, HiddenReason.OFF_SCREEN)
     monkeypatch.setattr(review_data, "read_actions", lambda _: recorded)

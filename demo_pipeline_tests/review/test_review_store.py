@@ -1,4 +1,4 @@
-"""Decisions in a store: each is written once, even at the same time, and exchanged without loss."""
+"""Tests that concurrent decisions are stored once each, and are exchanged without loss."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,10 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 
 @pytest.fixture
 def judged(tmp_path: Path) -> tuple[Store, Path, Subject]:
-    """A store with the demonstration `demo` of four steps, its folder, and its subject."""
+    """Returns a store with the demonstration `demo` of four steps, its folder, and its subject.
+
+    The subject is the version of the trajectory to which decisions refer.
+    """
     workspace = open_workspace(tmp_path)
     trajectory = make_trajectory(tmp_path, actions=(CLICK,) * 4)
     version = commit_trajectory(workspace, trajectory)

@@ -1,4 +1,4 @@
-"""Approvals, rejections, corrections and settings decide which datasets a demonstration is in."""
+"""Tests how approvals, rejections, corrections and settings decide what datasets contain."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0}
 
 
 def corrected(trajectory: DatasetTrajectory, root: Path, **values: Any) -> DatasetTrajectory:
-    """A trajectory whose records say that people corrected it."""
+    """Returns a trajectory whose records say that people corrected it."""
     records = root / "records" / trajectory.id
     records.mkdir(parents=True, exist_ok=True)
     data = f"{json.dumps({**values, 'decisions': ['0' * 32]})}\n".encode()
@@ -62,7 +62,11 @@ def test_review_and_exclusion_leave_out_demonstrations_and_are_counted(
 def labels(
     tmp_path: Path, trajectories: Sequence[DatasetTrajectory], **settings: Any
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
-    """Returns labels of steps, labels of the whole, and reason → number of left-out ones."""
+    """Builds the step labels of trajectories.
+
+    Returns the labels of steps and of whole trajectories by id, and reason → number of left-out
+    labels.
+    """
     out = tmp_path / "out"
     summary = build_step_labels(trajectories, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
@@ -126,7 +130,7 @@ def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path):
 
 
 def test_a_demonstration_with_the_instruction_of_another_task_joins_its_split(tmp_path):
-    """No other task moves to another split."""
+    """The other tasks keep their splits."""
     trajectories = [make_trajectory(tmp_path, f"d{n}", instruction=f"Task {n}") for n in range(30)]
     before = plan_splits(trajectories, DatasetSettings())[1].splits
     source = next(trajectory for trajectory in trajectories if before[trajectory.id] != "train")

@@ -1,4 +1,4 @@
-"""The server of the review page: which requests it refuses, what it sends, and its decisions."""
+"""Tests which requests the review server refuses, what it sends, and how it stores decisions."""
 
 import socket
 from collections.abc import Iterator
@@ -162,7 +162,7 @@ def test_a_wrong_decision_is_refused_with_the_reason_and_without_its_text(server
     sent = uuid4().hex
     assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 409
     assert server.decide("first", "approve", {}, sent).status == 201
-    # The answer was lost, and the trajectory was built again: it is the same decision.
+    # The page repeats a decision whose answer was lost, after the trajectory was built again.
     assert server.decide("first", "approve", {}, sent, version="0" * 16).status == 201
 
 
@@ -179,7 +179,7 @@ def test_a_token_that_was_cut_by_a_crash_is_replaced(tmp_path, left):
     (tmp_path / "review-token").write_text(left)
     token = kept_token(tmp_path, TOKEN_FILE)
     assert len(token) >= 32
-    (tmp_path / "review-token").write_text(f"{token}\n")  # as an editor leaves it
+    (tmp_path / "review-token").write_text(f"{token}\n")  # an editor has added a line end
     assert kept_token(tmp_path, TOKEN_FILE) == token
 
 

@@ -1,4 +1,4 @@
-"""Signals of doubt: demonstrations with made faults have more doubt than clean ones."""
+"""Tests the signals of doubt: demonstrations with planted faults get more doubt than clean ones."""
 
 from collections import Counter
 from dataclasses import replace
@@ -46,7 +46,7 @@ SIGNALS = {
 
 @pytest.fixture
 def quick_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decodes each made screenshot once, because many are equal."""
+    """Decodes equal screenshots only once, to save time."""
     seen: dict[bytes, Any] = {}
 
     def read(path: Path) -> Any:
@@ -154,7 +154,7 @@ def test_a_torn_screenshot_shows_half_of_each_neighbour(tmp_path):
     assert torn(old, half, new)
     assert torn(old, upside, new)
     assert not torn(old, new, new)
-    assert not torn(old, half, half)  # the screen changed in its lower half, and stayed
+    assert not torn(old, half, half)  # the lower half has changed for good
 
 
 class TestNearDuplicates:

@@ -1,4 +1,4 @@
-"""The stages over uploads in a bucket: the same outputs, and only necessary downloads."""
+"""Tests that uploads in a bucket give the same outputs, with no unnecessary downloads."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ FIRST = STAGES[0]
 
 
 class Place:
-    """A local store over uploads on S3; downloads are counted."""
+    """A workspace with a local store and uploads on S3, whose downloads are counted."""
 
     def __init__(self, url: str, root: Path, uploads: Path) -> None:
         self.bucket = Counting(url, root / "cache")
@@ -100,7 +100,7 @@ def test_a_missing_or_incomplete_upload_is_reported(place):
 def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_quarantine(
     moto_url, tmp_path, made_root
 ):
-    """The second of the three files is swapped; the next run takes the new upload."""
+    """The second of three files is replaced during the download; the next run uses the new one."""
     place = Place(moto_url, tmp_path, made_root / "uploads")
     place.bucket.swapped = "first/meta.json"
     with pytest.raises(UploadChangedError):
@@ -127,7 +127,7 @@ def test_files_are_copied_where_hard_links_are_impossible(place, made_root, monk
 def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
     place, made_root, tmp_path
 ):
-    """Its raw_recordings kept no files."""
+    """For a local folder, the stage `raw_recordings` keeps no copies of the files."""
     copy_of(made_root / "store", tmp_path / "store")
     assert not is_up_to_date(place.pipeline, "first")
     with pytest.raises(DemonstrationError, match="process this demonstration again"):

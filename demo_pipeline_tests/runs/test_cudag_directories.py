@@ -1,4 +1,4 @@
-"""One current CUDAG directory per prefix and user, and none that other settings replace."""
+"""Tests which CUDAG directories stay published: one for each prefix in the settings."""
 
 import shutil
 from datetime import UTC, datetime
@@ -18,12 +18,15 @@ from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_al
 
 @pytest.fixture
 def root(made_root: Path, tmp_path: Path) -> Path:
-    """A copy of two demonstrations taken to their trajectories."""
+    """Returns a copy of a root with two demonstrations, processed up to the trajectories."""
     return copy_of(made_root, tmp_path / "root")
 
 
 def build(root: Path, time: str, **settings: object) -> BuildResult:
-    """Build the dataset as if its newest recording were of this time; empty: of its own."""
+    """Builds the dataset as if its newest recording were of this time.
+
+    If the time is empty, the newest recording keeps its own time.
+    """
     chosen = DatasetSettings.model_validate(settings)
     with pytest.MonkeyPatch.context() as patch:
         if time:

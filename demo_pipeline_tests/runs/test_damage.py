@@ -1,4 +1,4 @@
-"""Bytes that change after their commit: named in every output that holds them, never handed on."""
+"""Tests that bytes changed after a commit are reported in every output, and never copied."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 
 @pytest.fixture
 def processed(made_root: Path, tmp_path: Path) -> Workspace:
-    """Every stage of a demonstration, with the hard links between its outputs."""
+    """Returns a workspace with all outputs of a demonstration and the hard links between them."""
     shutil.copytree(made_root / "uploads" / "first", tmp_path / "uploads" / "first")
     workspace = open_workspace(tmp_path)
     run_all_stages(workspace, "first")
@@ -36,7 +36,7 @@ def processed(made_root: Path, tmp_path: Path) -> Workspace:
 
 @pytest.fixture(params=["folder", "bucket"])
 def workspace(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> Workspace:
-    """Three trajectories in a store of either kind."""
+    """Returns a workspace with three trajectories, whose store is in a folder or in a bucket."""
     (tmp_path / "uploads").mkdir()
     store = str(tmp_path / "store") if request.param == "folder" else f"{moto_url}/store"
     places = {name: str(tmp_path / name) for name in ("uploads", "cache")}
@@ -48,7 +48,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> 
 
 
 IN_FOLDER = pytest.mark.parametrize("workspace", ["folder"], indirect=True)
-"""For a damage that only a store in a folder can have."""
+"""Limits a test to a store in a folder, for damage that cannot happen in a bucket."""
 
 
 def add(workspace: Workspace, root: Path, *names: str) -> None:
@@ -60,17 +60,17 @@ def add(workspace: Workspace, root: Path, *names: str) -> None:
 
 
 def flip(path: Path) -> None:
-    """Change one bit of a file, in place and at the same time."""
+    """Changes one bit of a file in place, and restores the file's modification time."""
     status = path.stat()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    with path.open("r+b") as stream:  # its hard links change with it
+    with path.open("r+b") as stream:  # in place, so that all hard links change
         stream.write(data)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def paths(workspace: Workspace) -> Iterator[tuple[str, Path]]:
-    """Each output with each of its files, those of linked versions too."""
+    """Yields each output with each of its files, including files of linked versions."""
     for name in workspace.store.outputs():
         for folder, _, files in os.walk(workspace.store.open(name)[0], followlinks=True):
             yield from ((name, Path(folder, file)) for file in files)
@@ -100,7 +100,7 @@ def test_the_command_that_the_sentence_names_builds_it_again(processed):
         flip(next(path for output, path in paths(processed) if output == name))
     verification = verify_outputs(processed)
     assert verification.demonstrations == {"first"}
-    for stage in STAGES:  # what `run --verify` does
+    for stage in STAGES:  # like `run --verify`
         build_stage(processed, stage, "first", force=True)
     assert verify_outputs(processed).damages == ()
     assert {name: processed.store.current(name) for name in processed.store.outputs()} == before
@@ -153,9 +153,9 @@ def test_a_damaged_trajectory_is_named_until_it_and_what_holds_it_are_built_agai
     assert verify_outputs(workspace).damages == ()
 
 
-@IN_FOLDER  # a bucket compares the bytes of what it is asked for with its own checksums
+@IN_FOLDER  # a bucket verifies the bytes of its objects with its own checksums
 def test_the_next_run_builds_a_demonstration_again_that_a_dataset_left_out(workspace, tmp_path):
-    """Also when the damaged file has its size, so that only its bytes tell."""
+    """This holds even if the damaged file keeps its size, so that only its bytes differ."""
     path = workspace.store.open("records/one")[0] / "sft.jsonl"
     flip(path)
     assert noted_damage(Graph(workspace)) == []
@@ -170,7 +170,7 @@ def test_the_next_run_builds_a_demonstration_again_that_a_dataset_left_out(works
     assert run_dataset_stage(workspace, SFT_STAGE).summary["left_out"]["broken"] == 0
 
 
-@IN_FOLDER  # an object of a bucket is complete if its manifest is
+@IN_FOLDER  # an output in a bucket is complete if it has a manifest
 def test_a_damaged_dataset_stops_what_reads_it_and_no_trajectory_is_left_out(workspace):
     for stage in (SFT_STAGE, dataset_stages_by_name()["messages_dataset"], INDEX_STAGE):
         run_dataset_stage(workspace, stage)
@@ -180,7 +180,7 @@ def test_a_damaged_dataset_stops_what_reads_it_and_no_trajectory_is_left_out(wor
 
 
 def test_a_dataset_of_a_trajectory_that_is_committed_again_links_the_new_copy(workspace, tmp_path):
-    """From a bucket the cache holds two folders of one version then; both have the same files."""
+    """The cache of a bucket then contains two folders of the same version, with the same files."""
     run_dataset_stage(workspace, INDEX_STAGE)
     before = workspace.store.current("trajectories/one")
     add(workspace, tmp_path, "one")
@@ -208,5 +208,5 @@ def test_every_check_says_what_it_compares_and_there_are_few():
     of_demonstrations = [check for stage in STAGES for check in stage.checks]
     of_datasets = [check for stage in dataset_stages_by_name().values() for check in stage.checks]
     assert [check.name for check in of_demonstrations if not check.compared] == []
-    assert len(of_demonstrations) <= 16  # each costs a run 0.02 s of Dagster
+    assert len(of_demonstrations) <= 16  # for each check, Dagster takes 0.02 s of a run
     assert [check.name for check in of_datasets if not check.compared] == []

@@ -1,4 +1,4 @@
-"""Documents that decide something: each is damaged, and what is left of it decides nothing."""
+"""Tests that a damaged document, such as a decision or the memory of splits, decides nothing."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def lose_a_brace(data: bytes) -> bytes:
 
 
 def change_a_letter(data: bytes) -> bytes:
-    """In the first value that is a text."""
+    """Changes a letter in the first value that is a text."""
     at = data.index(b'": "') + 5
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
@@ -57,7 +57,7 @@ def damage(workspace: Workspace, key: str, how: Callable[[bytes], bytes]) -> Non
 
 
 def decided(workspace: Workspace, kind: str, **value: object) -> str:
-    """The key of a decision about the first demonstration."""
+    """Stores a decision about the first demonstration; returns its key."""
     folder, version = workspace.store.open("trajectories/first")
     reviews = Reviews(workspace.store)
     decision = reviews.make(subject_of(version, "first"), folder, "ann", kind, value)
@@ -96,7 +96,7 @@ def test_forget_removes_nothing_while_splits_cannot_be_read(workspace):
     run_dataset_stage(workspace, SFT)
     damage(workspace, SPLIT_MEMORY, lose_a_brace)
     done = CliRunner().invoke(app, ["forget", "first", "--delete-upload", "--yes"])
-    assert SPLIT_MEMORY in str(done.exception)  # which the command line says as a sentence
+    assert SPLIT_MEMORY in str(done.exception)  # the command line prints the error as a sentence
     assert workspace.store.current("trajectories/first")
     assert workspace.uploads.find("first")
 
@@ -120,7 +120,7 @@ def test_what_may_be_rejected_is_left_out_until_it_is_known(workspace):
 
 
 def rejected(workspace: Workspace) -> list[str]:
-    """The demonstrations that a new process takes for rejected."""
+    """Returns the demonstrations that are rejected according to freshly read decisions."""
     outputs = workspace.store.outputs("trajectories")
     versions = {}
     for name in outputs:

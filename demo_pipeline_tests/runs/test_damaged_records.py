@@ -1,4 +1,4 @@
-"""A flipped byte in the records of a demonstration, as a person at the command line meets it."""
+"""Tests how the command line reports and repairs a flipped byte in a demonstration's records."""
 
 import json
 import os
@@ -21,7 +21,7 @@ DAMAGE = (
 
 
 def command(root: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code, and everything that was printed."""
+    """Runs `demo-pipeline`; returns the exit code and everything that was printed."""
     done = subprocess.run(
         [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
         env={**os.environ, **variables_of(root), "COLUMNS": "160"},
@@ -53,7 +53,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def noticed(damaged: Path) -> tuple[Path, int, str]:
-    """The root, the exit code and the words of the run that meets the damage."""
+    """Runs the pipeline over the damage; returns the root, the exit code and the printed text."""
     return (damaged, *command(damaged, "run", "--strict"))
 
 

@@ -1,4 +1,4 @@
-"""Datasets of the committed trajectories: complete, reproducible, and without broken ones."""
+"""Tests that datasets are complete, reproducible, and without broken trajectories."""
 
 import json
 from contextlib import suppress
@@ -20,7 +20,7 @@ EXPORTERS = [stage for stage in dataset_stages() if stage.reads_trajectories]
 
 @pytest.fixture
 def root(made_root: Path, tmp_path: Path) -> Path:
-    """A copy of two demonstrations taken to their trajectories."""
+    """Returns a copy of a root with two demonstrations, processed up to the trajectories."""
     return copy_of(made_root, tmp_path / "root")
 
 

@@ -1,4 +1,4 @@
-"""Statistics over a store: the tables, the check of agreement, and queries."""
+"""Tests the statistics of a store: the tables, the check that they agree, and users' queries."""
 
 import csv
 import io
@@ -46,7 +46,7 @@ def build(workspace: Workspace, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two demonstrations and the datasets made of them; for reading."""
+    """Returns a read-only workspace with two demonstrations and their datasets."""
     workspace = open_workspace(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
     build(workspace, *NAMES)
     run_dataset_stage(workspace, STATISTICS_STAGE)
@@ -55,13 +55,13 @@ def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Worksp
 
 @pytest.fixture
 def own(counted: Workspace, tmp_path: Path) -> Workspace:
-    """A copy to be changed."""
+    """Returns a copy of `counted` that a test may change."""
     root = Path(counted.settings.store).parent
     return open_workspace(copy_of(root, tmp_path / "root"))
 
 
 def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own):
-    """It is an error that names the dataset: tables without it would say that there is none."""
+    """An error names the dataset. Without the error, the tables would claim that it is empty."""
     folder = own.store.open("sft")[0]
     (folder / "samples.parquet").unlink()
     with pytest.raises(UnusableInputError, match=r"^sft: .*files is missing") as raised:
@@ -176,7 +176,7 @@ def test_without_an_index_the_error_names_the_command(tmp_path):
 
 
 def stats(workspace: Workspace, *arguments: str) -> Result:
-    """The command over a store."""
+    """Runs `demo-pipeline stats` on a store."""
     roots = {"STORE": workspace.settings.store, "UPLOADS": workspace.settings.uploads}
     environment = {f"DEMO_PIPELINE_{name}": root for name, root in roots.items()}
     return CliRunner().invoke(app, ["stats", *arguments], env=environment)

@@ -1,4 +1,4 @@
-"""Whether the store has everything of an upload as it is now, which is what the sensor asks."""
+"""Tests whether the sensor finds that the outputs of an upload are up to date."""
 
 import json
 import os
@@ -21,12 +21,12 @@ KEY = "first"
 
 @pytest.fixture
 def root(made_root: Path, tmp_path: Path) -> Path:
-    """A copy of two demonstrations taken to their trajectories."""
+    """Returns a copy of a root with two demonstrations, processed up to the trajectories."""
     return copy_of(made_root, tmp_path / "root")
 
 
 def built_by_older_code(workspace: Workspace, output: str) -> None:
-    """Commit the same files once more, as an older code version would have made them."""
+    """Commits the files of an output again, with an older code version in the recipe."""
     folder, version = workspace.store.open(output)
     with workspace.store.stage(output) as staging:
         shutil.copytree(folder, staging.path, dirs_exist_ok=True)
@@ -60,7 +60,7 @@ def test_an_upload_is_changed_when_its_link_leads_to_another_recording(root):
     (uploads / KEY).symlink_to("take_1")
     workspace = open_workspace(root)
     time.sleep(0.05)
-    os.utime(workspace.store.open(f"recordings/{KEY}")[0])  # as if it was built from the link
+    os.utime(workspace.store.open(f"recordings/{KEY}")[0])  # as if built from the link
     assert is_settled(workspace, KEY, quarantined=False)
     time.sleep(0.05)
     (uploads / KEY).unlink()
@@ -77,7 +77,7 @@ def test_a_changed_upload_is_a_reason_although_the_code_is_new_too(root, output)
 
 
 def test_an_output_of_another_version_of_its_input_is_a_reason_for_the_sensor(root):
-    """As after a run that was killed between two stages."""
+    """This happens if a run is killed between two stages."""
     workspace = open_workspace(root)
     folder, version = workspace.store.open(f"events/{KEY}")
     with workspace.store.stage(f"events/{KEY}") as staging:

@@ -1,4 +1,4 @@
-"""No byte of a contaminated, failed or aborted demonstration is in a training export."""
+"""Tests that training exports contain nothing of contaminated, failed or aborted demonstrations."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ ABORTED = {"status": "aborted", "reason": ""}
 
 
 def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTrajectory]]:
-    """Those that take part, and those that do not."""
+    """Returns the demonstrations for training exports, and those that must be left out."""
     save = element("button", "Save", (100, 200, 80, 31))
     good = [
         make_seen(root, f"good{n}", [CLICK, TYPING], save, instruction=f"Task {n}", shade=10 * n)
@@ -56,7 +56,7 @@ def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTra
 
 
 def readable(path: str, data: bytes, scratch: Path) -> str:
-    """What a file says; a Parquet file is compressed, so its rows."""
+    """Returns the text of a file, or the rows of a Parquet file, which is compressed."""
     if not path.endswith(".parquet"):
         return data.decode("utf-8", "replace")
     scratch.write_bytes(data)
@@ -84,11 +84,11 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path
         if path.is_file()
     }
     for output in outputs:
-        if output == STEP_LABELS_STAGE.folder:  # the one export that failed ones take part in
+        if output == STEP_LABELS_STAGE.folder:  # the only export with failed demonstrations
             continue
         folder = workspace.store.open(output)[0]
         files = every_file(folder)
-        # AgentNetBench's files are of the split test alone, which few tasks leave empty.
+        # AgentNetBench uses only the split `test`, which is empty if there are few tasks.
         assert output == AGENTNETBENCH_STAGE.folder or names(files, tmp_path / "scratch")
         assert_free(files, hashes, tmp_path / "scratch")
         assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
@@ -100,7 +100,7 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(tmp_path
 
 
 def names(files: dict[str, bytes], scratch: Path) -> bool:
-    """Whether a demonstration that takes part is named anywhere."""
+    """Returns whether any file names one of the demonstrations for training exports."""
     return any("good0" in path + readable(path, data, scratch) for path, data in files.items())
 
 
@@ -118,7 +118,7 @@ def assert_free(
 
 
 def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> None:
-    """The index lists them all, with the reason why the exports leave them out."""
+    """Asserts that the index lists the excluded demonstrations and why exports leave them out."""
     folder = workspace.store.open(INDEX_STAGE.folder)[0]
     index = json.loads((folder / "index.json").read_bytes())
     exports = json.loads((folder / "exports.json").read_bytes())

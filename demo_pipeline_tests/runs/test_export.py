@@ -57,7 +57,7 @@ def test_without_an_index_no_contact_sheet_is_copied(store, tmp_path):
 
 
 def put_sheets(store, redactions, privacy):
-    """Commit contact sheets that were drawn from redactions, and the index of their trajectory."""
+    """Commits contact sheets of a redacted trajectory, and datasets that contain the trajectory."""
     with store.stage("contact_sheets/d1") as staging:
         (staging.path / "sheet.jpg").write_text("a picture")
         sheets = recipe(redactions=redactions.content)
@@ -71,7 +71,7 @@ def put_sheets(store, redactions, privacy):
 
 
 def put_redactions(store, privacy, files):
-    """Commit redactions that were made with these settings."""
+    """Commits redactions that were made with these privacy settings."""
     with store.stage("redactions/d1") as staging:
         for name, text in files.items():
             (staging.path / name).write_text(text)

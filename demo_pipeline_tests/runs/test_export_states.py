@@ -1,4 +1,4 @@
-"""exports.json and exports.parquet: what the training exports hold, beside index.json."""
+"""Tests exports.json and exports.parquet, which say what the training exports contain."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store with four trajectories; one is failed, one hides most of its actions."""
+    """Returns a root with four trajectories: one failed, and one has mostly hidden actions."""
     (tmp_path / "uploads").mkdir()
     built_from = tmp_path / "made"
     hidden = [(0, "click", "off_screen")] * 3
@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def build(workspace: Workspace) -> None:
-    """The training exports that are not disabled, then the index, as the job does."""
+    """Builds the enabled training exports, then the index, like the job of the datasets."""
     for stage in (export.stage for export in training_exports().values()):
         if is_built(stage, workspace.settings):
             run_dataset_stage(workspace, stage)
@@ -54,7 +54,7 @@ def build(workspace: Workspace) -> None:
 
 
 def states(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    """The states of the exports that are built without being asked for."""
+    """Returns the states of the exports that are built by default."""
     exports = document(workspace)["exports"]
     return {name: exports[name] for name in DEFAULTS}
 
@@ -90,7 +90,7 @@ def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root
         "split": split,
         "split_group": "shared",
         "left_out": None,
-        "records": {"sft": 2, "messages": 3, "cudag": 3},  # with a record for the end
+        "records": {"sft": 2, "messages": 3, "cudag": 3},  # with a record for the end of the task
     }
     assert index["trajectories"]["two"]["split"] == split
     none = {"sft": 0, "messages": 0, "cudag": 0}

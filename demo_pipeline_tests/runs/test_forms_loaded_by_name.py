@@ -1,4 +1,4 @@
-"""A question about outputs loads the forms that the settings build, and no others."""
+"""Tests that commands import the modules of enabled training exports, and of no others."""
 
 import json
 import os
@@ -27,7 +27,7 @@ print(json.dumps({"datasets": [stage for stage, _ in asked.datasets], "loaded": 
 
 
 def test_a_plan_loads_the_forms_of_the_settings_alone(made_root: Path, tmp_path: Path) -> None:
-    root = copy_of(made_root, tmp_path / "made")  # the process makes its home there
+    root = copy_of(made_root, tmp_path / "made")  # the process writes to the copy
     settings = {"DEMO_PIPELINE_DATASETS__EXPORTS": '["grounding", "atif"]'}
     done = subprocess.run(
         [sys.executable, "-c", ASK],

@@ -1,4 +1,4 @@
-"""Building one output: when it is built, how errors end it, and what readers see meanwhile."""
+"""Tests when a single output is built, how errors end a build, and what readers see meanwhile."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -36,7 +36,7 @@ ERROR = Problem("odd", "a", "is odd")
 
 
 class Letter(Output[Inputs]):
-    """An output of one file, which counts its builds, and whose check has a given result."""
+    """An output with a single file. It counts its builds, and its check has a given result."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Letter(Output[Inputs]):
 
 @pytest.fixture
 def graph(either, tmp_path):
-    """Of an empty store of each kind."""
+    """Returns the graph of an empty store, which is in a folder or in a bucket."""
     return Graph(replace(open_workspace(tmp_path), store=either))
 
 

@@ -1,4 +1,4 @@
-"""A recording with actions that its video does not show, from the upload to the datasets."""
+"""Tests a recording with actions that its video does not show, from the upload to datasets."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,11 @@ def key(time: int, name: str) -> Iterator[dict[str, Any]]:
 
 
 def add_hidden_actions(folder: Path, truth: GroundTruth) -> None:
-    """A click before the video; a click and keys on another display; a click after the video."""
+    """Adds hidden actions to the log of a recording.
+
+    They are a click before the video, a click and keys on another display, and a click after the
+    video.
+    """
     long = next(pause for pause in truth.pauses if pause.end_ms - pause.start_ms > 4000)
     more = [
         *press(truth.timestamp_ms - 900, 50, 60),
@@ -69,7 +73,7 @@ def add_hidden_actions(folder: Path, truth: GroundTruth) -> None:
 
 @dataclass(frozen=True)
 class Made:
-    """A store with the demonstration, what its stages reported, and its datasets."""
+    """A workspace with the processed demonstration, the results of its stages, and its datasets."""
 
     pipeline: Workspace
     results: dict[str, BuildResult]

@@ -1,4 +1,4 @@
-"""`demo-pipeline export --hub-layout`: read by `datasets` itself, off the network."""
+"""Tests `demo-pipeline export --hub-layout` by reading it with `datasets`, without network."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,7 @@ def open_made(root: Path, store: str) -> Workspace:
 
 
 def fill(root: Path, workspace: Workspace, count: int = 8) -> None:
-    """Commit demonstrations, each fourth of them failed, and build every export."""
+    """Commits demonstrations, of which every fourth failed, and builds every export."""
     window = element(
         "window", "Form", (0, 0, 1000, 800), element("button", "Save", (10, 10, 90, 30))
     )
@@ -110,7 +110,7 @@ def test_every_configuration_streams_and_has_the_rows_of_its_export(
 
 
 def check_picture(picture: Any, path: Any, folder: Path) -> None:
-    """A picture as `datasets` decodes it has the pixels of the file."""
+    """Asserts that an image that `datasets` decoded has the same pixels as its file."""
     if isinstance(path, list):
         (picture,), (path,) = picture, path
     pixels = cv2.imread(str(folder / path))

@@ -1,4 +1,4 @@
-"""The timeline that people read: every action, repair and line, and no typed characters."""
+"""Tests that the timeline shows every action, repair and line, but no typed characters."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from demo_pipeline_tests.actions.streams import (
 from demo_pipeline_tests.fixed_values import settings_with
 from demo_pipeline_tests.uploads import made_manifest
 
-START = 1_741_119_496_000  # the manifest's meta.timestamp
+START = 1_741_119_496_000  # epoch milliseconds; the `timestamp` of the manifest's meta file
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def timeline_of(folder: Path, *lines: Part, tail: bytes = b"", **settings: Any) -> list[str]:
-    """The timeline of a log whose times are counted from `START`."""
+    """Returns the timeline of a log; the times of `lines` are counted from `START`."""
     flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     log = text_of(line | {"time": START + line["time"]} for line in flat) + tail
     (folder / "input_log.jsonl").write_bytes(log)
@@ -92,7 +92,7 @@ def test_repairs_are_counted(folder):
     [
         ([move(500, 5, 5), move(300, 4, 4), *click(900)], {},
          ["1 input events logged after a later one: sorted by time"]),
-        ([press(0), lift(80)], {}, []),  # positions that no event gives stay unknown
+        ([press(0), lift(80)], {}, []),  # no event has a position, so the position stays unknown
         ([*click(0), *chord(900, "ControlLeft", "KeyQ")], {"stop_shortcut": ("ctrl", "q")},
          ["4 events of the shortcut that stopped the recorder: left out"]),
     ],

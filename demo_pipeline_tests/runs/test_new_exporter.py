@@ -1,4 +1,4 @@
-"""A new exporter is a module and its name in the settings, and nothing else."""
+"""Tests that a new training export needs only a module and its name in the settings."""
 
 import json
 import os
@@ -73,7 +73,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the package with one more form, and a store that its `run` has filled."""
+    """A copy of the package with an additional training export, and a store filled by `run`."""
 
     root: Path
     run_output: str
@@ -114,7 +114,7 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     settings.write_text(text.replace('    "sft",\n', '    "sft",\n    "toy",\n', 1))
     (package / "exports/toy.py").write_text(MODULE, encoding="utf-8")
     copy_of(made_root, root / "made")
-    shutil.rmtree(root / "made/home", ignore_errors=True)  # another test may have made one
+    shutil.rmtree(root / "made/home", ignore_errors=True)  # another test may have created it
     (root / "made/home").mkdir()
     (root / "made/home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))

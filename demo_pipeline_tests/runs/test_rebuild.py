@@ -1,4 +1,4 @@
-"""Messages about outputs name the command that builds them."""
+"""Tests that messages about missing or damaged outputs name the command that builds them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The records of a demonstration: made once, and what datasets make of them."""
+"""Tests that the records of a demonstration are built once, and that datasets reuse them."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def commit(workspace: Workspace, root: Path, *numbers: int) -> None:
 
 
 def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, bytes]]:
-    """The files of the records, each with its inode."""
+    """Returns the name of each file of the records with its inode and content."""
     folder = workspace.store.open(f"records/{name}")[0]
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
@@ -57,7 +57,8 @@ def test_switching_a_form_on_adds_its_records(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "status"),
     [
-        ({"seed": 3, "license": "mit", "exports": ["sft"]}, "unchanged"),  # of datasets alone
+        # These settings affect only datasets.
+        ({"seed": 3, "license": "mit", "exports": ["sft"]}, "unchanged"),
         ({"include_avoidable_leaks": True, "exports": ["sft"]}, "made"),
     ],
 )
@@ -83,7 +84,7 @@ def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_
 
 
 def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path):
-    """Also when it is built again and its records are not yet."""
+    """A dataset uses the old version until the records of a new trajectory are built."""
     workspace = opened(tmp_path)
     commit(workspace, tmp_path, 0)
     before = run_dataset_stage(workspace, SFT_STAGE)

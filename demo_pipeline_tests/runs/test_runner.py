@@ -1,4 +1,4 @@
-"""The stages of one demonstration: what is rebuilt when, and what happens to broken uploads."""
+"""Tests when the stages of a demonstration are rebuilt, and what happens to broken uploads."""
 
 import errno
 import json
@@ -40,7 +40,7 @@ VIDEO = "recording.mp4"
 
 @pytest.fixture
 def root(made_root: Path, tmp_path: Path) -> Path:
-    """A copy of two demonstrations taken to their trajectories."""
+    """Returns a copy of a root with two demonstrations, processed up to the trajectories."""
     return copy_of(made_root, tmp_path / "root")
 
 
@@ -52,7 +52,7 @@ def redone(workspace: Workspace, demonstration: str = "first") -> list[str]:
     ]
 
 
-# --- what is redone
+# --- rebuilds
 
 
 def test_a_second_run_builds_nothing(root):
@@ -194,7 +194,7 @@ def test_a_broken_upload_is_quarantined_and_released_when_corrected(root, kind):
 
 
 def _without_instruction(root: Path) -> Workspace:
-    """A workspace whose first upload the stage `trajectories` refuses."""
+    """Returns a workspace in which the next stage, `trajectories`, will reject the first upload."""
     shutil.rmtree(root / "store")
     _no_instruction(root / "uploads" / "first")
     workspace = open_workspace(root)
@@ -207,7 +207,7 @@ def _without_instruction(root: Path) -> Workspace:
 
 
 def test_a_refusal_that_cannot_be_written_may_pass_and_is_not_lost(root, monkeypatch):
-    """Else the run ends as refused, nothing says so, and the next one refuses it again."""
+    """Otherwise the run would end as rejected without a record, and the next run would retry."""
     workspace = _without_instruction(root)
 
     def full(*_: object) -> None:
@@ -245,11 +245,11 @@ def test_a_record_is_released_only_by_the_stage_that_wrote_it(root):
     assert read_quarantine(workspace.store, "first") is None
 
 
-# --- uploads that change, or seem to
+# --- uploads that change or seem to change
 
 
 class Unsteady:
-    """Uploads that report a change `times` times while their listing does not change."""
+    """Uploads whose first `times` reads report a change, although the listing is unchanged."""
 
     def __init__(self, uploads: Uploads, times: int) -> None:
         self._uploads = uploads
@@ -275,7 +275,7 @@ def unsteady(root: Path, times: int) -> Workspace:
 
 
 def test_bytes_that_always_differ_from_the_listing_quarantine_the_demonstration(root):
-    """A server with wrong ETags superseded every run, and each requested the next."""
+    """Otherwise each run over a server with wrong ETags would be superseded and request another."""
     workspace = unsteady(root, 2)
     with pytest.raises(DemonstrationError, match="its listing, which did not change"):
         build_stage(workspace, STAGES[0], "first")
@@ -294,7 +294,7 @@ def test_a_download_that_failed_once_is_repeated(root):
 
 
 def _replaced(root: Path) -> Stage:
-    """The first stage, during which the upload is replaced by an equally valid one."""
+    """Returns the first stage, changed so that another valid upload arrives during the build."""
 
     def build(context: RecordingInputs, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()

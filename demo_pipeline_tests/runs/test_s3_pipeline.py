@@ -1,4 +1,4 @@
-"""All stages and datasets in a bucket: the same versions as in a local store."""
+"""Tests that a store in a bucket gets the same versions of all outputs as a local store."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ DEMO = "first"
 
 
 def build(workspace: Workspace) -> dict[str, str]:
-    """Run every stage and every dataset stage that is built; name → status."""
+    """Runs every stage and every enabled dataset stage; returns stage → status."""
     statuses = run_all_stages(workspace, DEMO)
     wanted = [stage for stage in dataset_stages() if is_built(stage, workspace.settings)]
     datasets = [stage for stage in wanted if stage is not TASKS_STAGE]
@@ -60,7 +60,7 @@ def test_a_bucket_gets_the_same_versions_as_a_local_store(made_root, moto_url, t
     with pytest.raises(StorageError, match="demo-pipeline export"):
         views_script(other.store.url)
 
-    # A dataset that lost a file in the bucket is not counted as none.
+    # A dataset that lost a file in the bucket is reported, not treated as missing.
     samples = bucket.store.current(SFT_STAGE.folder)
     assert samples is not None
     lost = f"versions/{SFT_STAGE.folder}/{samples.place}/content/samples.parquet"

@@ -1,4 +1,4 @@
-"""One task is in one split, whatever comes later; one upload under two ids is told and left out."""
+"""Tests that tasks keep their split, and that repeated uploads are reported and left out."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ SFT = dataset_stages_by_name()["sft_samples"]
 
 
 def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:
-    """A demonstration of a quest."""
+    """Returns a demonstration whose task group follows from the title."""
     task = slug(f"chrome {title}")
     return make_trajectory(root / "made", name, [CLICK], instruction=instruction, group=task)
 
@@ -40,7 +40,7 @@ def opened(root: Path, **datasets: bool) -> Workspace:
 
 
 def built(workspace: Workspace) -> dict[str, str]:
-    """Demonstration → its split in the samples, after they were built."""
+    """Builds the SFT samples; returns demonstration → its split in the samples."""
     result = run_dataset_stage(workspace, SFT)
     assert result.version is not None, result.checks
     splits: dict[str, str] = {}
@@ -77,7 +77,7 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     first = {split: key for key, split in before.items()}
     joined = sorted((first["val"], first["test"]))
     older, younger = (number[-1] for number in joined)
-    for number in range(9, 15):  # ids that sort before and after
+    for number in range(9, 15):  # ids that sort before and after the existing ones
         for name in (f"a{number}", f"z{number}"):
             commit_trajectory(workspace, made(tmp_path, name, f"Do {number}", f"Title {number}"))
     after = built(workspace)
@@ -96,7 +96,7 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
 
 
 def write_manifest(workspace: Workspace, name: str, film: str, log: str) -> None:
-    """Commit a recording whose film and log have these hashes."""
+    """Commits a recording whose manifest has hashes made from the texts `film` and `log`."""
     manifest = made_manifest(name, [part.encode().hex() for part in (log, name, film)])
     with workspace.store.stage(RAW_RECORDINGS_STAGE.output(name)) as staging:
         dump_json(staging.path / "manifest.json", manifest)
@@ -109,7 +109,8 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
         write_manifest(workspace, name, film, log)
         commit_trajectory(workspace, made(tmp_path, name, f"Do {name}", f"Title {name}"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
-    write_manifest(workspace, "a_copy", "another film", "l")  # its id sorts first; its log is known
+    # The id sorts first, but the log already belongs to an older demonstration.
+    write_manifest(workspace, "a_copy", "another film", "l")
     commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
     sentence = "a_copy has the same video or log as b_first"
@@ -117,7 +118,7 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
 
 
 class _Made:
-    """Trajectories of one step, made once for all examples."""
+    """A cache of trajectories with a single step, shared by all Hypothesis examples."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""From task files to the match of a demonstration: what is rebuilt when, what is left out."""
+"""Tests the catalog of OSWorld tasks: matches, rebuilds, and demonstrations left out."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ MADE_AGAIN = ["trajectories", "redactions", "annotations", "records", "contact_s
 
 @pytest.fixture
 def root(made_root: Path, tmp_path: Path) -> Path:
-    """A copy of two demonstrations, compared with an empty catalog."""
+    """Returns a copy of a root with two demonstrations that were matched with an empty catalog."""
     return copy_of(made_root, tmp_path / "root")
 
 
@@ -44,7 +44,7 @@ def workspace(root: Path) -> Workspace:
 
 
 def redone(workspace: Workspace) -> dict[str, list[str]]:
-    """Demonstration → the stages that were built again."""
+    """Runs all stages; returns demonstration → the stages that were built again."""
     return {
         name: [
             stage for stage, status in run_all_stages(workspace, name).items() if status == "made"
@@ -155,7 +155,7 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(workspace):
     assert not is_up_to_date(workspace, "first")
     result = build_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert all(check_of_stage.passed for check_of_stage in result.checks)
-    # The records link to the trajectory: they follow it to its new place.
+    # The records are built again, because they link to the trajectory, which has a new folder.
     assert redone(workspace) == {"first": ["records"], "second": []}
     assert contents(workspace, "first") == before
 

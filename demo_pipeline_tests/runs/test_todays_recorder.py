@@ -1,4 +1,4 @@
-"""Recordings in the form of today's recorder give what the documented form gives."""
+"""Tests that logs of today's recorder give the same outputs as logs in the documented format."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ DATASETS = (INDEX_STAGE, SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE)
 
 
 def write_both(uploads: Path) -> None:
-    """The same acts by each of two recorders, each of its own task."""
+    """Writes recordings of the same acts in the formats of two recorders, with different tasks."""
     for variant, options in VARIANTS.items():
         acts = script(*TYPING, *POINTING, *DRAGGING)
         variant_of_acts = replace(acts, title=variant, content=f"Please do {variant}.")
@@ -57,7 +57,7 @@ def write_both(uploads: Path) -> None:
 
 
 def built(workspace: Workspace, ids: Sequence[str]) -> dict[str, bytes]:
-    """Every file of the trajectories and of the datasets."""
+    """Builds trajectories and datasets; returns the content of each of their files."""
     for demonstration in ids:
         assert set(run_all_stages(workspace, demonstration).values()) == {"made"}
     outputs = [STAGE_BY_NAME["trajectories"].output(demonstration) for demonstration in ids]
@@ -89,7 +89,7 @@ def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
 
 @pytest.mark.parametrize("folder", sorted(RECORDINGS.glob("2*")), ids=lambda path: path.name)
 def test_the_samples_have_the_same_actions_in_both_forms(folder, tmp_path):
-    """All that follows is made of these tables, the scans' lines and meta.json."""
+    """All later outputs are made from these tables, the lines of the scans, and meta.json."""
     new = copy_of(folder, tmp_path / folder.name)
     rewrite(new, ffmpeg_lines=True)
     for form, source in (("old", folder), ("new", new)):
@@ -114,7 +114,10 @@ def pointer(kind: str, time: int, at: tuple[float, float], **more: Any) -> Line:
 
 
 def visit(time: int, begin: tuple[float, float], place: tuple[float, float]) -> Iterator[Line]:
-    """The pointer moves to a place in 0.4 seconds, presses there, turns the wheel and returns."""
+    """Yields log lines: the pointer moves to a place, clicks, scrolls, and returns.
+
+    Each movement takes 0.4 seconds.
+    """
     ways = ((time, begin, place), (time + 900, place, begin))
     for start, first, last in ways:
         for part in range(1, 41):
@@ -125,14 +128,18 @@ def visit(time: int, begin: tuple[float, float], place: tuple[float, float]) -> 
     yield {"event": "mousewheel", "data": {"delta": 120}, "time": time + 750}
 
 
-# Left of a screen of 640 x 360, above it, nearly straight above, and right of it.
+# Positions outside a screen of 640 x 360: left of it, above it, almost straight above the pointer,
+# and right of it.
 ELSEWHERE = ((-300, 140), (200, -250), (322, -90), (900, 200))
 HERE = (320.0, 180.0)
 WORK = (click("Agree"), think(9.0), click("Name"), think(2.2), click("Agree"))
 
 
 def write_visits(folder: Path, places: Sequence[tuple[float, float]]) -> int:
-    """A recording with visits to these places in its long pause; how many actions they are."""
+    """Writes a recording in whose long pause the pointer visits these places.
+
+    Returns the number of actions of the visits.
+    """
     options = replace(SMALL, scan_every_s=None, ffmpeg_start_line=True)
     truth = write_recording(folder, script(*WORK), options)
     pause = next(pause for pause in truth.pauses if pause.end_ms - pause.start_ms > 8000)
@@ -164,7 +171,7 @@ def test_what_was_done_on_another_display_is_hidden(raw, tmp_path):
 
 
 def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path):
-    """The close button of a maximised window, and a corner that opens a menu."""
+    """Such a target is the close button of a maximised window, or a corner that opens a menu."""
     folder = tmp_path / "uploads" / "demo"
     write_visits(folder, [(639, 0), (0, 100), (400, 359)])
     rewrite(folder, raw=False, ffmpeg_lines=True)
@@ -180,7 +187,7 @@ def test_a_click_on_the_border_that_was_aimed_at_is_a_step(tmp_path):
 
 
 def test_a_log_that_begins_with_a_press_is_processed(tmp_path):
-    """No move before it, no ffmpeg_stderr, and scans of a form that nothing reads."""
+    """The log also lacks `ffmpeg_stderr`, and its scans have an unknown format."""
     folder = tmp_path / "uploads" / "demo"
     write_recording(folder, script(*TYPING, click("Agree")), replace(SMALL, xy_on_buttons=False))
     rewrite(folder)

@@ -1,4 +1,4 @@
-"""The exports of whole trajectories in the store: on request, counted, copied, recognised."""
+"""Tests that exports of whole trajectories are built on request, counted, copied and recognised."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ NAMES = ("cua_lite", "agentnet", "atif")
 
 
 def workspace_of(root: Path, store: str) -> Workspace:
-    """The pipeline with these exports and no other, over any kind of store."""
+    """Returns a workspace with only these exports enabled, and with a store of any kind."""
     return open_workspace(root, store=store, datasets=DatasetSettings(exports=NAMES))
 
 
 def filled(root: Path, store: str) -> Workspace:
-    """A store with three trajectories, of which one is failed, and the exports of them."""
+    """Returns a workspace with three trajectories, one of them failed, and their exports."""
     (root / "uploads").mkdir()
     workspace = workspace_of(root, store)
     demos = [

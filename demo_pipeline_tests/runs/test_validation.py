@@ -1,4 +1,4 @@
-"""Recognising the format of a path, and validating it."""
+"""Tests how `demo-pipeline validate` recognises the format of a path and validates the path."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def in_seconds(line: str) -> str:
 
 
 def scans(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    """Change the data of every scan."""
+    """Returns a function that changes the data of every scan in a recording."""
 
     def of_line(line: str) -> str:
         event = json.loads(line)
@@ -58,7 +58,7 @@ def scans(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
 
 
 def meta(**values: Any) -> Callable[[Path], None]:
-    """Set keys of meta.json; `...` removes one."""
+    """Returns a function that sets keys of meta.json. The value `...` removes a key."""
 
     def change(folder: Path) -> None:
         path = folder / "meta.json"
@@ -112,12 +112,12 @@ def of_tree(spoil: Callable[[Any], object]) -> Callable[[Path], None]:
 
 
 def without_key(key: str) -> Callable[[Path], None]:
-    """Remove a documented key of every scan."""
+    """Returns a function that removes a documented key from every scan."""
     return scans(lambda data: data.pop(key))
 
 
 def without_node_key(key: str) -> Callable[[Path], None]:
-    """Remove a documented key of the first element of every scan."""
+    """Returns a function that removes a documented key from the first element of every scan."""
     return of_tree(lambda tree: tree[0].pop(key))
 
 
@@ -134,14 +134,14 @@ def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
 
 
 def element(bbox: dict[str, int], role: str, name: str) -> dict[str, Any]:
-    """An element with every documented key."""
+    """Returns an element of a UI tree with every documented key."""
     states = {"enabled": True, "keyboard_focusable": False, "visible": True}
     texts = {"role": role, "name": name, "description": "", "value": ""}
     return {"bbox": bbox, "children": [], "states": states, **texts}
 
 
 def first_scan(folder: Path) -> int:
-    """The number of the first line with a scan."""
+    """Returns the number of the first log line with a scan."""
     lines = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     numbers = (n for n, line in enumerate(lines, 1) if json.loads(line)["event"] == "axtree")
     return next(numbers)
@@ -244,7 +244,7 @@ class TestRecordings:
         assert re.search(rf"first: 1 of \d+ elements have no {key}$", problem.message)
 
     def test_a_scan_that_the_recorders_own_hit_test_contradicts_is_named(self, good):
-        """The recorder found a button where the tree has only what is around it and a label."""
+        """The recorder found a button where the tree has only a window and a label."""
 
         def contradict(data):
             unlisted = element(box(300, 100, 40, 20), "Button", "Not in the tree")
@@ -266,7 +266,10 @@ class TestRecordings:
         press = {"event": "keydown", "data": {"key": "Hyper"}, "time": last + 1}
         log.write_text("\n".join([*lines, json.dumps(press)]) + "\n", encoding="utf-8")
         problems = validate_recording(good, Settings())
-        codes = ["unknown_key", "keyboard_layout"]  # the typing before it may lack something
+        codes = [
+            "unknown_key",
+            "keyboard_layout",
+        ]  # the typed text before the unknown key may be incomplete
         assert [problem.code for problem in problems] == codes
         assert {problem.severity for problem in problems} == {Severity.WARNING}
         assert "Hyper" not in str(problems[0])
@@ -293,7 +296,7 @@ class TestRecordings:
 
 
 def damaged_pixels(data: bytes) -> bytes:
-    """A PNG whose pixels cannot be inflated, with right checksums."""
+    """Returns a PNG with correct checksums whose pixels cannot be decompressed."""
     at = data.index(b"IDAT")
     size = int.from_bytes(data[at - 4 : at], "big")
     body = data[at : at + 4] + bytes(size)

@@ -1,4 +1,4 @@
-"""A build that writes something else than its inputs say is not published."""
+"""Tests that a build is not published if its output contradicts its inputs."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ Spoil = Callable[[Path], None]
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """A store with three trajectories; one failed, one hides actions."""
+    """Returns a workspace with three trajectories: one failed, and one has hidden actions."""
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     hidden = [(0, "click", "off_screen")]
@@ -47,7 +47,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def spoiled(stage: Stage[Any], spoil: Spoil) -> Stage[Any]:
-    """The stage with a build function that writes something wrong."""
+    """Returns a stage whose build function additionally spoils the output."""
 
     def build(inputs: Any, out: Path) -> Any:
         summary = stage.build(inputs, out)

@@ -1,1 +1,1 @@
-"""What people see of the project, as hashes: `make same` says whether it is as before."""
+"""Hashes of everything that people see of the project; `make same` compares them with a record."""

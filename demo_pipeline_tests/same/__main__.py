@@ -1,8 +1,7 @@
-"""`make same`: whether everything that a person sees is as before; `record` writes it anew.
+"""`make same`: checks whether everything that people see is unchanged; `record` stores it again.
 
-What was recorded is in expected.json: a hash for every name, published file, exported file and
-command. `--keep FOLDER` leaves the texts and files behind, so that two checkouts can be compared
-by `diff -r`.
+The record is expected.json, with a hash for every name, published file, exported file and command.
+`--keep FOLDER` keeps the texts and files, so that two checkouts can be compared by `diff -r`.
 """
 
 import argparse
@@ -25,12 +24,12 @@ from demo_pipeline_tests.same.outputs import (
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
 EXPECTED = Path(__file__).parent / "expected.json"
-_SHORT = 12  # characters of a hash
-_MOST = 60  # lines of differences that are printed
+_SHORT = 12  # length of a recorded hash
+_MOST = 60  # maximum number of differences that are printed
 
 
 def main() -> int:
-    """Compare or record; the exit code is 1 when something differs."""
+    """Compares with the record, or records; returns the exit code: 1 if something differs."""
     parser = argparse.ArgumentParser(prog="make same", description=__doc__)
     parser.add_argument("command", choices=("check", "record"), nargs="?", default="check")
     parser.add_argument("--keep", type=Path, help="an empty folder for what was made")
@@ -51,12 +50,12 @@ def main() -> int:
 
 
 def read_expected() -> dict[str, str]:
-    """What was recorded last: name → hash."""
+    """Returns the record: name → hash."""
     return dict(json.loads(EXPECTED.read_text("utf-8"))) if EXPECTED.is_file() else {}
 
 
 def everything(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
-    """Name → hash of what people see: names, commands, published files and exported files."""
+    """Returns name → hash for the names, commands, published files and exported files."""
     home = Home(make_home(folder / "folder"), str(folder / "folder" / "store"))
     texts = visible_names(known) | command_results(home)
     stored = tree_hashes(folder / "folder" / "store")
@@ -76,14 +75,14 @@ def everything(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def hashed(texts: Mapping[str, str]) -> dict[str, str]:
-    """Name → the beginning of the SHA-256 of its text, as it is recorded."""
+    """Returns name → shortened SHA-256 of its text."""
     return {
         name: hashlib.sha256(text.encode()).hexdigest()[:_SHORT] for name, text in texts.items()
     }
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """A line for everything that is new, gone or changed."""
+    """Returns a line for each name that is new, gone or changed."""
     lines = [f"new: {name}" for name in sorted(set(found) - set(expected))]
     lines += [f"gone: {name}" for name in sorted(set(expected) - set(found))]
     both = sorted(set(expected) & set(found))

@@ -1,6 +1,6 @@
-"""The names that people type, click and query: assets, checks, jobs, settings, columns, codes.
+"""Collects the names that people type, click and query, from the definitions.
 
-Belongs here: reading them from the definitions. Nothing is built.
+These are names of assets, checks, jobs, settings, columns and problem codes. Nothing is built.
 """
 
 import ast
@@ -31,7 +31,7 @@ from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_SCHEMA, PROVENA
 
 PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"
 TERMINAL = {"COLUMNS": "120", "LINES": "50", "TERM": "dumb", "NO_COLOR": "1"}
-# Path in the store → the columns. `<id>` is a demonstration.
+# Path of a table in the store → its columns. `<id>` stands for the id of a demonstration.
 TABLES = {
     "events/<id>/events.parquet": EVENTS_SCHEMA,
     "events/<id>/rejected.parquet": REJECTED_SCHEMA,
@@ -57,10 +57,11 @@ EVERY_EXPORT: tuple[str, ...] = BUILT_IN_EXPORTS
 
 
 def visible_names(known: Iterable[str] = ()) -> dict[str, str]:
-    """Name → what a person sees of it, as text; every export is switched on.
+    """Returns name → what people see under the name, as text. Every export is enabled.
 
     Args:
-        known: names of an earlier call; their problem codes count while the source has them.
+        known: names from an earlier call. Their problem codes are kept as long as the source
+            contains the codes.
     """
     with tempfile.TemporaryDirectory() as folder:
         roots: Any = {name: f"{folder}/{name}" for name in ("uploads", "store", "cache")}
@@ -133,9 +134,10 @@ def _columns() -> Iterator[tuple[str, str]]:
 
 
 def _problem_codes(known: set[str]) -> Iterator[str]:
-    """`problem <code>`: what is given to `Problem` and its helpers, and known codes in the source.
+    """Yields `problem <code>` for codes in calls of `Problem` and its helpers, and for known codes.
 
-    A known code counts wherever the source names it, so that moving it changes nothing.
+    A known code is yielded wherever the source contains it, so that moving the code changes
+    nothing.
     """
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -147,13 +149,13 @@ def _problem_codes(known: set[str]) -> Iterator[str]:
 
 
 def _constant(node: ast.AST) -> str:
-    """The value of a text constant that may be a code; else empty."""
+    """Returns the text of a constant that may be a problem code; otherwise an empty text."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value) else ""
 
 
 def _commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Every command with its help."""
+    """Yields every command of the command line with its help."""
     command = command or typer.main.get_command(app)
     help_text = CliRunner().invoke(app, [*path, "--help"], env=TERMINAL).stdout
     yield " ".join(("command demo-pipeline", *path)), help_text

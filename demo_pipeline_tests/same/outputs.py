@@ -1,7 +1,7 @@
-"""Every published file and every command over eight demonstrations, in a folder and in a bucket.
+"""Builds outputs of eight demonstrations by the command line, and hashes what readers see.
 
-Belongs here: making them as a person does, by the command line, and hashing what a reader sees.
-Manifests, recipes, caches and code versions are not read.
+The store is in a folder or in a bucket. The outputs of the commands are hashed, too. Manifests,
+recipes, caches and code versions are not read.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from demo_pipeline_tests.simulator.s3_server import S3Server
 from demo_pipeline_tests.simulator.video import VideoOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE = 900.0  # seconds for one command
-_KEPT = ("PATH", "HOME", "PYTHONPATH")  # of the environment
-_VARIED = {  # what differs from run to run: times and version ids (which hash the recipe)
+_PATIENCE = 900.0  # longest time of a command, in seconds
+_KEPT = ("PATH", "HOME", "PYTHONPATH")  # environment variables that commands inherit
+_VARIED = {  # pattern of a text that differs from run to run → replacement
     r"\b[0-9]+(\.[0-9]+)? (s|ms|min|GB)\b": "TIME",
     r"\b[0-9]+:[0-9]{2}:[0-9]{2}\b": "TIME",
     r"\b[0-9a-f]{16}\b": "VERSION",
@@ -38,14 +38,23 @@ _VARIED = {  # what differs from run to run: times and version ids (which hash t
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of one exercise. `store` is a path or a URL; `server` the one of the URL."""
+    """The folder of an exercise, and its store.
+
+    Attributes:
+        folder: contains uploads, cache and Dagster's home.
+        store: the path or URL of the store.
+        server: the S3 server, if the store is in a bucket.
+    """
 
     folder: Path
     store: str
     server: S3Server | None = None
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Exit code and output of `demo-pipeline`, with what varies replaced."""
+        """Runs `demo-pipeline`; returns the exit code and the output.
+
+        Texts in the output that vary from run to run are replaced.
+        """
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         places = {
             "DAGSTER_HOME": str(self.folder / "home"),
@@ -73,11 +82,14 @@ class Home:
         text = text.replace(str(ROOT), "CHECKOUT")
         for pattern, word in _VARIED.items():
             text = re.sub(pattern, word, text, flags=re.MULTILINE)
-        return re.sub(r"[ ━─]{2,}", " ", text)  # the width of a column depends on paths
+        return re.sub(r"[ ━─]{2,}", " ", text)  # the widths of columns depend on the paths
 
 
 def make_home(folder: Path) -> Path:
-    """The folder with uploads of four samples and four made demonstrations, one of them broken."""
+    """Creates uploads of four samples and four synthetic demonstrations, one of them broken.
+
+    Returns the folder.
+    """
     uploads = folder / "uploads"
     for sample in sorted(RECORDINGS.iterdir()):
         shutil.copytree(sample, uploads / sample.name)
@@ -94,7 +106,7 @@ def make_home(folder: Path) -> Path:
 
 
 def command_lines() -> Iterator[tuple[str, ...]]:
-    """Every command as people type it, from an empty store to a pruned one."""
+    """Yields every command as people type it, from an empty store to a pruned store."""
     yield from (("doctor",), ("stats",), ("quarantine",), ("inspect", "first"), ("run",))
     yield from (("run",), ("run", "--strict"), ("run", "second", "--force"), ("run", "unknown"))
     yield from (("quarantine",), ("register",), ("revalidate",), ("doctor",))
@@ -113,7 +125,7 @@ def command_lines() -> Iterator[tuple[str, ...]]:
 
 
 def command_results(home: Home) -> dict[str, str]:
-    """Place and words of a command → exit code and output."""
+    """Runs all commands; returns number and words of a command → exit code and output."""
     results = {}
     for place, words in enumerate(command_lines()):
         code, output = home.run(*words)
@@ -122,7 +134,7 @@ def command_results(home: Home) -> dict[str, str]:
 
 
 def tree_hashes(folder: Path) -> dict[str, str]:
-    """Path → SHA-256 of every file that a reader of the folder sees."""
+    """Returns path → SHA-256 for every file that a reader of the folder sees."""
     found = {}
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -133,7 +145,11 @@ def tree_hashes(folder: Path) -> dict[str, str]:
 
 
 def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
-    """The same of a store in a bucket, by the versions that its pointers and their links name."""
+    """Returns path → SHA-256 for every file that a reader of a store in a bucket sees.
+
+    These are the files of the versions to which pointers lead, and of the versions that they link
+    to.
+    """
     bucket = url.removeprefix("s3://")
     reader = s3fs.S3FileSystem(
         key=server.access_key,
@@ -154,7 +170,8 @@ def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
 def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterator[tuple[str, str]]:
     begin = f"versions/{output}/{version}"
     end = "/manifest.json"
-    # A version's folder may end with letters of its own commit; those of one version are equal.
+    # The name of a version's folder may have a random ending. All folders of a version have the
+    # same content.
     folder = next(
         key.removesuffix(end)
         for key in sorted(data)
@@ -171,7 +188,10 @@ def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterat
 
 
 def grouped(hashes: dict[str, str], prefix: str) -> dict[str, str]:
-    """`<prefix> <path>` → hashes; a folder's pictures, and a trajectory's steps, are one entry."""
+    """Returns `<prefix> <path>` → hashes.
+
+    The images of a folder share an entry, and the steps of a trajectory share an entry.
+    """
     groups: dict[str, list[str]] = {}
     for path, digest in sorted(hashes.items()):
         name = re.sub(r"(/steps/|[^/]+\.(png|jpg)$).*", "", path)

@@ -1,4 +1,4 @@
-"""Names that people type, click and query change on purpose only."""
+"""Tests that the names that people type, click and query change only on purpose."""
 
 from demo_pipeline_tests.same.__main__ import differences, hashed, read_expected
 from demo_pipeline_tests.same.names import visible_names

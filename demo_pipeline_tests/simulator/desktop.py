@@ -1,6 +1,6 @@
-"""A small desktop as data: its widgets, its state, and where each widget is.
+"""A small desktop as data: its widgets, its state, and the position of each widget.
 
-Boxes are design pixels of a 1920x1080 screen until `Desktop.at` scales them to a real one.
+Boxes are in pixels of a 1920 x 1080 screen, until `Desktop.at` scales them to another size.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ ROW_HEIGHT = 34
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Pixels; the right and bottom edges are excluded."""
+    """A rectangle in pixels, without the right and bottom edges."""
 
     x: int
     y: int
@@ -50,10 +50,10 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What the desktop does after an input.
+    """A reaction of the desktop to an input.
 
-    `open` a window or menu; `set_text` of `target` to `text`; `progress` fills the bar
-    `target` for `seconds` and then starts the effects in `then`.
+    The kind `open` opens a window or menu. `set_text` sets the text of `target` to `text`.
+    `progress` fills the progress bar `target` for `seconds`, and then starts the effects in `then`.
     """
 
     kind: Literal["open", "set_text", "progress"]
@@ -65,7 +65,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Widget:
-    """A named thing on the desktop; `parent` is the window or menu that shows it."""
+    """A named element of the desktop; `parent` is the window or menu that shows the element."""
 
     name: str
     kind: Kind
@@ -81,10 +81,11 @@ class Widget:
 
 @dataclass(frozen=True, slots=True)
 class ScreenState:
-    """What is true on the screen at an instant, the pointer apart.
+    """The state of the screen at an instant, without the pointer.
 
-    `windows` runs from back to front; `scrolled` is each list's first visible row; `moved` is the
-    offset of a window or menu from its box; `selected`: the focused text is selected.
+    `windows` lists the open windows from back to front. `scrolled` maps a list to its first visible
+    row. `moved` maps a window or menu to its offset from its box. `selected` says whether the
+    focused text is selected.
     """
 
     windows: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ class ScreenState:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A widget, title bar or list row at its position; rows scrolled away are not visible."""
+    """A widget, title bar or list row at its position. Rows outside the list are not visible."""
 
     name: str
     kind: Kind
@@ -112,13 +113,13 @@ class Placed:
 
     @property
     def label(self) -> str:
-        """The accessible name: a row's or title bar's name without its owner's."""
+        """The accessible name: the name of a row or title bar without the name of its owner."""
         return self.widget.name if self.kind == "title_bar" else self.name.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Desktop:
-    """Widgets of unique names on a screen of `width` x `height` pixels."""
+    """Widgets with unique names on a screen of `width` x `height` pixels."""
 
     widgets: tuple[Widget, ...]
     width: int = 1920
@@ -126,7 +127,7 @@ class Desktop:
     scale: float = 1.0
 
     def at(self, width: int, height: int) -> "Desktop":
-        """The desktop scaled to a screen size; call it on the unscaled desktop only."""
+        """Returns the desktop scaled to a screen size. The desktop must not be scaled already."""
         scale = min(width / 1920, height / 1080)
         widgets = tuple(replace(w, box=w.box.scaled(scale)) for w in self.widgets)
         return Desktop(widgets, width, height, scale)
@@ -151,7 +152,7 @@ class Desktop:
         )
 
     def placed(self, state: ScreenState) -> Iterator[Placed]:
-        """All widgets in `state`, from back to front."""
+        """Yields all widgets in `state`, from back to front."""
         for widget in self.widgets:
             if not widget.parent and widget.kind not in {"window", "menu"}:
                 offset = state.moved.get(widget.name, (0, 0))
@@ -187,10 +188,10 @@ class Desktop:
             yield Placed(f"{widget.name}/{row}", "row", row_box, widget, visible)
 
     def find(self, state: ScreenState, name: str) -> Placed:
-        """The visible thing called `name`.
+        """Returns the visible widget, title bar or row called `name`.
 
         Raises:
-            LookupError: nothing of that name is on the screen.
+            LookupError: nothing on the screen has this name.
         """
         for thing in self.placed(state):
             if thing.name == name and thing.visible:
@@ -198,6 +199,6 @@ class Desktop:
         raise LookupError(f"no {name!r} on the screen; windows open: {state.windows}")
 
     def hit(self, state: ScreenState, x: float, y: float) -> Placed | None:
-        """The frontmost visible thing under a point; None is the bare desktop."""
+        """Returns the frontmost visible widget, title bar or row under a point, or None."""
         under = [p for p in self.placed(state) if p.visible and p.box.contains(x, y)]
         return under[-1] if under else None

@@ -1,4 +1,4 @@
-"""The states of the desktop over time, made from scheduled changes."""
+"""Computes the states of the desktop over time from scheduled changes."""
 
 import heapq
 from collections.abc import Callable
@@ -12,7 +12,11 @@ PROGRESS_STEP_MS = 100
 
 @dataclass
 class DesktopHistory:
-    """The desktop over time. `now` only moves forward; changes are scheduled at or after it."""
+    """The states of a desktop over time.
+
+    Times passed to `at` must not decrease, and changes are never scheduled before the latest of
+    these times.
+    """
 
     desktop: Desktop
     change_ms: list[int]
@@ -29,7 +33,7 @@ class DesktopHistory:
         self._count += 1
 
     def at(self, now_ms: int) -> ScreenState:
-        """The state at `now_ms`, with every change due by then applied."""
+        """Returns the state at `now_ms`, after all changes that are due by then."""
         while self._due and self._due[0][0] <= now_ms:
             at_ms, _, change = heapq.heappop(self._due)
             self.change_ms.append(at_ms)
@@ -37,11 +41,11 @@ class DesktopHistory:
         return self.states[-1]
 
     def settled_ms(self) -> int:
-        """Time of the last scheduled change, epoch milliseconds."""
+        """Returns the time of the last scheduled change, in epoch milliseconds."""
         return max([at_ms for at_ms, _, _ in self._due] + [self.change_ms[-1]])
 
     def start(self, effects: tuple[Effect, ...], at_ms: int, pointer: tuple[int, int]) -> None:
-        """Schedule what `effects` do from `at_ms` on."""
+        """Schedules the changes of `effects`, which begin at `at_ms`."""
         for effect in effects:
             if effect.kind == "progress":
                 self._progress(effect, at_ms, pointer)
@@ -89,12 +93,12 @@ def _with_text(target: str, text: str) -> Change:
 
 
 def pressed(name: str) -> Change:
-    """A mouse button is pressed on `name`; the empty string: released."""
+    """Returns a change: a mouse button is pressed on `name`, or released if `name` is empty."""
     return lambda state: replace(state, pressed=name)
 
 
 def clicked(thing: Placed) -> Change:
-    """The effect of a click on any desktop: focus a field, tick a box, select a row."""
+    """Returns the change after a click: a field is focused, a box is ticked, a row is selected."""
 
     def change(state: ScreenState) -> ScreenState:
         if thing.kind == "text_field":
@@ -110,12 +114,15 @@ def clicked(thing: Placed) -> Change:
 
 
 def focused(name: str) -> Change:
-    """The keyboard's focus goes to `name`."""
+    """Returns a change: the keyboard focus moves to `name`."""
     return lambda state: replace(state, focused=name, selected=False)
 
 
 def typed(character: str) -> Change:
-    """A character or a backspace reaches the focused field; it replaces a selection."""
+    """Returns a change: a character or a backspace is typed into the focused field.
+
+    It replaces a selected text.
+    """
 
     def change(state: ScreenState) -> ScreenState:
         text = "" if state.selected else state.texts.get(state.focused, "")
@@ -129,12 +136,12 @@ def typed(character: str) -> Change:
 
 
 def all_selected(state: ScreenState) -> ScreenState:
-    """The focused field's text is selected."""
+    """Returns the state after the text of the focused field was selected."""
     return replace(state, selected=True)
 
 
 def scrolled(owner: str, rows: int, last_first_row: int) -> Change:
-    """A list scrolls down by `rows`, clamped to its length."""
+    """Returns a change: a list scrolls down by `rows`, but not beyond its ends."""
 
     def change(state: ScreenState) -> ScreenState:
         first = min(max(0, state.scrolled.get(owner, 0) + rows), last_first_row)
@@ -144,7 +151,7 @@ def scrolled(owner: str, rows: int, last_first_row: int) -> Change:
 
 
 def shifted(name: str, dx: int, dy: int) -> Change:
-    """A window moves by `dx`, `dy` pixels."""
+    """Returns a change: a window moves by `dx`, `dy` pixels."""
 
     def change(state: ScreenState) -> ScreenState:
         x, y = state.moved.get(name, (0, 0))

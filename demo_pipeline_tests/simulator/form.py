@@ -1,4 +1,4 @@
-"""A small desktop with a form for tests: common widgets, and a script with most kinds of act."""
+"""A small desktop for tests with a form of common widgets, and a script with most kinds of acts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,12 +60,12 @@ ACTS = (
 
 
 def script(*acts: Act) -> Script:
-    """A script of `acts` on the form; without arguments, of `ACTS`."""
+    """Returns a script of `acts` on the form, or of `ACTS` if no acts are given."""
     return Script(DESKTOP, acts or ACTS, seed=3)
 
 
 def frames_of(video: Path) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(pts, luma) of every frame in presentation order."""
+    """Yields (pts, luma) of every frame of a video in presentation order."""
     with av.open(str(video)) as container:
         for frame in container.decode(video=0):
             yield frame.pts, frame.to_ndarray()[: frame.height]

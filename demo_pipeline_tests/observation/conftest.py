@@ -44,7 +44,7 @@ VIDEOS = {
 
 @pytest.fixture(scope="session", params=sorted(VIDEOS))
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    """The same script, recorded in several ways."""
+    """A recording of the test script; each kind of video is one parameter."""
     return _observe(tmp_path_factory, request.param)
 
 

@@ -8,13 +8,13 @@ from demo_pipeline.observation.frames import video_reader
 
 
 def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Returns a list that takes the PTS of each packet that is decoded from now on."""
+    """Returns a list to which the PTS of each packet decoded from now on is appended."""
     packets: list[int] = []
     enter = video_reader._ForwardReader._enter
 
     def noted(self: Any, pts: int | None) -> None:
         enter(self, pts)
-        self._low, self._high = 0, -1  # asked again for every packet
+        self._low, self._high = 0, -1  # an empty range, so that `_enter` is called for every packet
         if pts is not None:
             packets.append(pts)
 

@@ -1,4 +1,4 @@
-"""Takes simulated recordings through the stages up to `screenshots`; cuts and turns videos."""
+"""Runs the stages up to `screenshots` on simulated recordings, and cuts and rotates videos."""
 
 import struct
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.simulator.recording import GroundTruth
 
-_TURNED_CLOCKWISE = (  # by quarters, as phones write it
+_TURNED_CLOCKWISE = (  # display matrices for 0 to 3 quarter turns, as phones write them
     (1, 0, 0, 0, 1, 0),
     (0, 1, 0, -1, 0, 0),
     (-1, 0, 0, 0, -1, 0),
@@ -28,7 +28,7 @@ _TURNED_CLOCKWISE = (  # by quarters, as phones write it
 
 @dataclass(frozen=True)
 class Observed:
-    """An observed recording: its files are in `folder`, the outputs of the stages in `out`."""
+    """An observed recording, with its files in `folder` and the outputs of the stages in `out`."""
 
     folder: Path
     out: Path
@@ -71,7 +71,10 @@ def read_observed(folder: Path, out: Path, truth: GroundTruth) -> Observed:
 
 
 def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = False) -> None:
-    """Keeps only the packets before `seconds`; `front` puts the index at the front of the file."""
+    """Writes a video with only the packets before `seconds`.
+
+    `front` puts the index at the front of the file.
+    """
     options = {"movflags": "+faststart"} if front else {}
     with (
         av.open(str(source)) as original,
@@ -80,13 +83,13 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
         stream: Any = kept.add_stream_from_template(original.streams.video[0])
         for packet in original.demux(original.streams.video[0]):
             if packet.pts is None or float(packet.pts * packet.time_base) >= seconds:
-                break  # the order in which packets are written, so that no B-frame lacks its next
+                break  # in stored order, so that every kept B-frame has its reference frames
             packet.stream = stream
             kept.mux(packet)
 
 
 def turn_video(source: Path, destination: Path, quarters: int = 1) -> None:
-    """Writes the same video with a note that players turn it clockwise by quarter turns."""
+    """Writes the video with a display matrix that makes players rotate it clockwise."""
     data = bytearray(source.read_bytes())
     matrix = data.index(b"tkhd") + 4
     matrix += 52 if data[matrix] == 1 else 40

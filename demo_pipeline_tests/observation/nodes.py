@@ -1,4 +1,4 @@
-"""Raw scans written down briefly."""
+"""Short notation for the nodes and trees of accessibility scans."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ TIME = 1_767_603_600_250
 def node(
     role: str, box: Any = (0, 0, 10, 10), *children: Any, name: str = "", **states: bool
 ) -> dict[str, Any]:
-    """A node; `box` is x, y, width, height."""
+    """Returns a logged node with this `box` (x, y, width, height)."""
     bbox = box
     if isinstance(box, tuple):
         bbox = dict(zip(("x", "y", "width", "height"), box, strict=True))
@@ -36,7 +36,10 @@ def mapped(
     focused: Any = None,
     cursor: tuple[float, float, Any] | None = None,
 ) -> StepTree:
-    """A scan, mapped; `cursor`: the pointer, x and y, and the node that the recorder hit there."""
+    """Returns the step's tree that is mapped from a scan with this logged tree.
+
+    `cursor` is the recorder's hit test: x and y of the pointer, and the node found there.
+    """
     data = {"tree": tree, "focused_element": focused}
     if cursor is not None:
         x, y, element = cursor
@@ -46,13 +49,13 @@ def mapped(
 
 
 def document_of(tree: StepTree) -> dict[str, Any]:
-    """ui_tree.json as plain values."""
+    """Returns the content of ui_tree.json for a tree, as plain values."""
     document: dict[str, Any] = parse_json(tree.to_bytes(), "ui_tree.json")
     return document
 
 
 def everything(root: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """All nodes of a written tree in document order."""
+    """Returns all nodes of a tree in ui_tree.json, in document order."""
     found = []
     stack = [root]
     while stack:

@@ -13,11 +13,14 @@ from demo_pipeline_tests.simulator.script import Script, click, think
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 USUAL = VideoOptions(preset="ultrafast", fps=15)
-BLACK, GREY = 16, 128  # of luma and colours
+BLACK, GREY = 16, 128  # value of black in the luma plane, and of grey in the chroma planes
 
 
 def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int]]) -> Observed:
-    """Records a video with black ranges: action, ms after its end, action, ms after its press."""
+    """Records a video that is black in some ranges of time.
+
+    A range is (action, milliseconds after its end, action, milliseconds after its press).
+    """
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         acts = truth.actions

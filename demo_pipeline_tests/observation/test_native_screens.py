@@ -34,7 +34,7 @@ NATIVE = {"screenshots": ScreenshotSettings(native=True)}
 
 
 def _built(root: Path, **settings: Any) -> Workspace:
-    """Builds the demonstration and both datasets; all of it is training data."""
+    """Builds the demonstration and both datasets, which contain it as training data."""
     workspace = open_workspace(
         root,
         datasets=DatasetSettings(exports=EXPORTS, train_ratio=1, val_ratio=0),
@@ -47,13 +47,13 @@ def _built(root: Path, **settings: Any) -> Workspace:
 
 
 def images(workspace: Workspace) -> dict[Path, bytes]:
-    """Returns path in the trajectory → PNG."""
+    """Returns the bytes of each PNG file in the trajectory, by path."""
     folder = workspace.store.open("trajectories/demo")[0]
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
 
 
 def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]:
-    """Returns the screenshot of each chat, and the answered place with the widget there."""
+    """Returns the screenshot of each chat, and the answered point with the expected widget."""
     folder = workspace.store.open("messages")[0]
     answers = []
     for line in map(json.loads, (folder / "train.jsonl").read_text("utf-8").splitlines()):
@@ -66,20 +66,20 @@ def chats(workspace: Workspace) -> list[tuple[Any, list[tuple[list[int], str]]]]
 
 
 def rows(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    """Returns the rows of the grounding dataset by their words."""
+    """Returns the rows of the grounding dataset, by their text."""
     folder = workspace.store.open("grounding")[0]
     return {row["text"]: row for row in pq.read_table(folder / "train.parquet").to_pylist()}
 
 
 def colour_at(image: Any, x: int, y: int) -> str:
-    """Returns the widget whose colour is nearest to that of a pixel."""
+    """Returns the name of the widget whose colour is nearest to the colour of a pixel."""
     pixel = image[y, x].astype(int)
     return min(COLOURS, key=lambda name: abs(pixel - COLOURS[name]).sum())
 
 
 @pytest.mark.parametrize("size", [(3840, 2160), (1080, 1920)], ids=["4k", "portrait"])
 def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
-    """The seed's screenshots stay; chats and grounding have the screen's own size."""
+    """Canvas screenshots stay the same, and both datasets use the screen's own size."""
     write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
     plain = _built(tmp_path)
     without = rows(plain)
@@ -89,7 +89,7 @@ def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
     assert {path: data for path, data in images(workspace).items() if path in seeds} == seeds
     assert {path.name for path in own} == {"screenshot_native.png", "final_screenshot_native.png"}
     answered = chats(workspace)
-    assert len(answered) == len(TARGETS) + 1  # it ends with `terminate`
+    assert len(answered) == len(TARGETS) + 1  # the last chat answers with `terminate`
     for image, places in answered:
         assert image.shape[1::-1] == size
         for (x, y), name in places:
@@ -125,12 +125,12 @@ def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
     assert {image.shape[1::-1] for image in images_of if image is not None} == {(1280, 720)}
     write_right_answers(workspace, answers, asked)
     assert score_file(workspace, answers, asked).row("strict")["score"] == 1.0
-    write_evaluation_requests(workspace, out, asked, **options)  # in place of the first ones
+    write_evaluation_requests(workspace, out, asked, **options)  # replaces the first requests
     assert sorted((tmp_path / "requests_images").iterdir()) == requests_files
 
 
 def test_what_is_covered_has_no_other_screenshot(tmp_path: Path) -> None:
-    """A covered screenshot leaves in no other size; none leaves if texts are read."""
+    """A screenshot with covered boxes is not exported in the screen's own size."""
     write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
     region = {"regions": ((0, 0, 400, 400),)}
     for policy, left in ({}, True), ({"kinds": {"region": "redact"}}, False):

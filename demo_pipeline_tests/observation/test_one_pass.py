@@ -1,4 +1,4 @@
-"""Tests that the video is decoded once, and screenshots are right, for all trees and clocks."""
+"""Tests that videos are decoded once with correct screenshots, for all trees and clocks."""
 
 import json
 from collections import Counter
@@ -46,16 +46,17 @@ STORY = Script(
     OFFICE, tuple(map(click, ("Drafts", "Print", "Sent", "Help", "Inbox") * 2)), lead_in_ms=2500
 )
 LATE_MS = 90
-REDRAWN_MS = 10  # after an action, before the pointer moves on
-UNITS = 1.25  # larger ones of the log, after the screen was set to 1024x576
-UNUSUAL_UNITS = 0.6  # as of a screen of 2133x1200
-PART_FRAMES = 60  # decoded frames of a part in which the clock is checked, at most, in these videos
+REDRAWN_MS = 10  # milliseconds after an action; the pointer has not yet moved on
+UNITS = 1.25  # video pixels per unit of the log, after the screen was set to 1024x576
+UNUSUAL_UNITS = 0.6  # video pixels per unit of the log, for a screen of 2133x1200
+# Largest number of frames that are decoded in these videos to check the clock in one part.
+PART_FRAMES = 60
 
 Change = Callable[[dict[str, Any]], None]
 
 
 def walk(value: Any, change: Change) -> None:
-    """Applies `change` to the box of every node."""
+    """Applies `change` to the box of every node in a JSON value."""
     if isinstance(value, dict):
         if "bbox" in value:
             change(value["bbox"])
@@ -80,19 +81,23 @@ def larger(box: dict[str, Any]) -> None:
 
 
 def elsewhere(box: dict[str, Any]) -> None:
-    """Moves a box, so that the tree does not fit the screen."""
+    """Moves a box, so that it does not fit the screen."""
     box.update(x=box["x"] + 47, y=box["y"] + 31)
 
 
 def untold(box: dict[str, Any]) -> None:
-    """Moves boxes at the upper left corner, so that no node covers the whole desktop."""
+    """Moves a box away from the upper left corner, so that no node is a desktop."""
     box["x"] += box["x"] == box["y"] == 0
 
 
 def resized(root: Path, units: float, *, scans=False, change: Callable[..., Any] = id) -> Observed:
-    """Changes the units of the log from its middle on, as on a screen of another size.
+    """Records a screen whose size, and thereby the units of the log, changes in the middle.
 
-    Its scans, if it has any, show the change. `change` is applied to all their boxes.
+    Args:
+        root: the folder for the recording.
+        units: video pixels per unit of the log after the change.
+        scans: whether the log has scans, which show the change.
+        change: is applied to the boxes of all scans.
     """
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
@@ -129,7 +134,10 @@ def simulated(root: Path, video: VideoOptions) -> Observed:
 
 
 def with_trees(root: Path, change: Change | None) -> Observed:
-    """Records a screen that is large enough for testing the units of boxes."""
+    """Records a screen with scans, and applies `change` to their boxes.
+
+    The screen is large enough for testing the units of boxes.
+    """
     folder = root / "uploads" / "demo"
     options = replace(SMALL, width=1280, height=720)
     truth = write_recording(folder, STORY, options)
@@ -139,7 +147,7 @@ def with_trees(root: Path, change: Change | None) -> Observed:
 
 
 def late(root: Path) -> Observed:
-    """Records a video whose second half shows the screen of some time earlier."""
+    """Records a video whose second half shows the screen `LATE_MS` late."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -170,11 +178,11 @@ KINDS: dict[str, Callable[[Path], Observed]] = {
     "starts late": lambda root: simulated(root, replace(USUAL, video_start_s=1.7)),
     "a variable rate": lambda root: simulated(root, replace(USUAL, variable=True)),
 }
-ENCODINGS = {"one key frame", "B-frames", "starts late"}  # as in test_exactness.py
+ENCODINGS = {"one key frame", "B-frames", "starts late"}  # test_exactness.py also has these
 SCALES: dict[str, list[Any]] = {
     "trees in other units": [pytest.approx(1.5)],
     "trees of another screen": [None],
-    "another resolution that no scan tells": [None, 1.0],  # in doubt until the pointer shows it
+    "another resolution that no scan tells": [None, 1.0],  # unknown until the pointer shows it
 }
 
 
@@ -188,7 +196,7 @@ SCALES: dict[str, list[Any]] = {
 def test_a_video_is_decoded_once_and_its_screenshots_are_right(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Besides this pass, only the stretches of the calibration are decoded."""
+    """Before this pass, only the parts of the video needed for the calibration are decoded."""
     looked: list[int] = []
     whole = decode_pass.show_frames
 
@@ -218,7 +226,7 @@ def test_a_video_is_decoded_once_and_its_screenshots_are_right(
 
 
 def check_places(observed: Observed) -> None:
-    """Checks that actions are at the intended places of their screenshots."""
+    """Checks that actions are at the intended positions in the video."""
     for action, meant, row in zip(
         observed.actions, observed.truth.actions, observed.rows, strict=True
     ):
@@ -230,7 +238,7 @@ def check_places(observed: Observed) -> None:
 
 
 def check_screenshots(observed: Observed) -> None:
-    """Checks that each screenshot is the frame that the rule names, by the number on its screen."""
+    """Checks that each screenshot is the frame that `Rule` demands, by its frame number."""
     all_frames = every_frame(observed.folder / "recording.mp4")
     rule = Rule(all_frames, observed.truth, observed.evidence.clock)
     assert len(observed.rows) == len(observed.truth.actions)

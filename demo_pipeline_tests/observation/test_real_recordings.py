@@ -1,4 +1,4 @@
-"""Tests the two committed recordings of a real desktop: clocks, leaks and wheels."""
+"""Tests the clocks, leaks and scrolls of the two committed recordings of a real desktop."""
 
 import json
 from dataclasses import dataclass, replace
@@ -31,13 +31,14 @@ TICKETS = "20261121_212358"
 SHOPPING = "20261121_212801"
 FRAME_MS = 1000 / 15
 LAGS_MS = (-3000, -2311, -1480, -777, -133, 42, 650, 1219, 2004, 3000)
-# Action, reason code, unavoidable. The right click fell where the drag before it had ended.
+# Index of the action, reason code, and whether the leak is unavoidable. The leak is a right click
+# where the previous drag had ended.
 LEAKS: dict[str, list[tuple[int, str, bool]]] = {TICKETS: [], SHOPPING: [(11, "pre_move", True)]}
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A recording taken through the stages: rows of frames.parquet, evidence, written actions."""
+    """The outputs for a recording: rows of frames.parquet, evidence, and actions of steps."""
 
     rows: list[dict[str, Any]]
     evidence: Evidence
@@ -61,21 +62,21 @@ def seen(real_root: Path) -> dict[str, Seen]:
 
 @dataclass(frozen=True)
 class Watched:
-    """Where the frames of a recording change, and where the pointer is by its events."""
+    """The changes in the video of a recording, and the pointer's path in the log."""
 
     changes: ChangeMap
     track: PointerPath
     documented: Clock
 
     def clock(self, lag_ms: float) -> Clock | None:
-        """Returns the clock that the frames show if every event is `lag_ms` later."""
+        """Returns the clock that the frames show after all events are shifted by `lag_ms`."""
         track = replace(self.track, times=self.track.times + lag_ms)
         return clock_from_pointer(self.changes, track, self.documented, [1.0], MAX_OFFSET_S)
 
 
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    """A recording that is decoded once for all lags."""
+    """A recording, decoded only once for all tests with different lags."""
     folder = RECORDINGS / request.param
     out = tmp_path_factory.mktemp("events")
     build_events(folder / "input_log.jsonl", out)
@@ -102,7 +103,7 @@ def test_events_that_are_off_by_any_lag_are_found_within_a_frame(watched: Watche
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
-    """The recorder ran on the same machine, so its offset to meta.timestamp is small."""
+    """The recorder ran on the same machine, so the clock's offset to meta.timestamp is small."""
     clock = seen[name].evidence.clock
     assert clock.method == "pixels"
     assert clock.uncertainty_ms < 2 * FRAME_MS
@@ -139,7 +140,7 @@ def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, S
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
-    """In both logs, down is negative, the opposite of the documented rule."""
+    """In both logs, negative deltas scroll down, contrary to the documented rule."""
     lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if '"mousewheel"' in line]
     assert {event["data"]["delta"] for event in events} == {-1}

@@ -1,4 +1,4 @@
-"""Tests that actions that start or stop the recorder are left out, and real actions are not."""
+"""Tests that actions which start or stop the recorder are left out, and all others are kept."""
 
 import json
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class Seen:
 
     @property
     def final_ms(self) -> float:
-        """Returns when the screen was as final.png shows it, epoch ms."""
+        """The time at which the screen was as in final.png, epoch milliseconds."""
         number = read_frame_number(self.observed.screenshot("final.png"))
         assert number is not None
         return self.observed.truth.frames[number].wall_ms
@@ -119,7 +119,7 @@ def test_real_last_actions_stay(tmp_path: Path, acts: tuple[Act, ...], kinds: li
 
 
 def test_a_shortcut_that_changes_anything_stays(tmp_path: Path) -> None:
-    """F5 may be a key of the recorder; here it opens something, even if only a label."""
+    """F5 may be a hotkey of the recorder, but here it changes a label."""
     reloaded = Effect("set_text", "Note", text="Reloaded")
     field = replace(DESKTOP.widgets[1], on_enter=(reloaded,))
     widgets = (field, *DESKTOP.widgets[2:])
@@ -144,7 +144,7 @@ def test_a_click_without_effect_that_ends_the_video_is_trimmed(tmp_path: Path) -
 
 
 def test_a_video_that_ends_with_the_press_was_ended_by_it(tmp_path: Path) -> None:
-    """The effect of the press is no longer visible; a text cursor may blink."""
+    """The video is too short to show an effect of the press; only a text cursor may blink."""
 
     def cut(folder: Path) -> None:
         log = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
@@ -161,7 +161,7 @@ def test_a_video_that_ends_with_the_press_was_ended_by_it(tmp_path: Path) -> Non
 
 
 def test_the_screen_that_keeps_moving_proves_nothing(tmp_path: Path) -> None:
-    """A progress bar goes on after the shortcut, so an effect of the shortcut may be hidden."""
+    """A progress bar keeps moving after the shortcut, and may hide an effect of the shortcut."""
     outcome = seen(tmp_path, click("Agree"), click("Load"), STOP, tail_ms=1500)
     assert outcome.kinds == ["click", "click", "hotkey"]
 
@@ -183,7 +183,7 @@ def test_the_configured_shortcut_is_no_action_and_the_final_screenshot_lies_befo
     ],
 )
 def test_clicks_on_the_recorders_own_window(tmp_path: Path, content: str, kinds: list[str]) -> None:
-    """They are left out whatever the video shows, but not if the task is about the recorder."""
+    """These clicks are left out whatever the video shows, unless the task is about the recorder."""
     acts = (click("Start"), *WORK, click("Stop"))
     outcome = seen(tmp_path, *acts, widgets=RECORDER, tail_ms=3000, content=content)
     assert outcome.kinds == kinds
@@ -205,7 +205,7 @@ def test_a_demonstration_of_nothing_else_keeps_its_actions(tmp_path: Path) -> No
 
 
 def test_no_wait_is_left_beside_a_trimmed_action(tmp_path: Path) -> None:
-    """A bar fills, the person waits and then stops the recorder: nothing was awaited."""
+    """A bar fills while the person waits before stopping the recorder, so it was not awaited."""
     acts = (click("Agree"), click("Load"), wait_for_screen(), STOP)
     assert seen(tmp_path, *acts).kinds == ["click", "click"]
     again = (click("Agree"), click("Load"), wait_for_screen(), click("Name"), think(2.5), STOP)
@@ -213,7 +213,7 @@ def test_no_wait_is_left_beside_a_trimmed_action(tmp_path: Path) -> None:
 
 
 def test_a_last_click_stays_when_the_video_ends_with_its_effect(tmp_path: Path) -> None:
-    """This is so in a video with a variable frame rate if nothing changes afterwards."""
+    """A video with a variable frame rate ends like this if nothing changes after the effect."""
 
     def cut(folder: Path) -> None:
         log = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,6 +1,6 @@
-"""Tests the same form on screens of other shapes: a click is on its widget in the canvas, too.
+"""Tests that clicks are on their widgets in the canvas, for screens of many shapes and scales.
 
-Each widget has a colour of its own, so that the screenshot shows where it is.
+Each widget has a different colour, so that the screenshot shows where the widget is.
 """
 
 import json
@@ -25,13 +25,14 @@ STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_clic
 TARGETS = ("Agree", "Rows/c", "Name", "Load")
 VIDEO = VideoOptions(preset="ultrafast", fps=8)
 TINY = "Tiny"  # a widget that only some desktops have
-NOTHING = (0, 255)  # black bars and the pointer's white are not a widget's colour
-EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is subsampled
+NOTHING = (0, 255)  # grey levels that belong to no widget: black bars and the white pointer
+# Tolerance in canvas pixels. A widget's edge may lie between pixels, and chroma is subsampled.
+EDGE_PX = 2.0
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A screen: size in event space, video pixels per unit, and the monitor in meta.json."""
+    """The size of a screen in event space, video pixels per unit, and the monitor in meta.json."""
 
     width: int
     height: int
@@ -51,7 +52,7 @@ LIKE_OTHERS = {"2560x1440", "2880x1800_in_points_monitor_in_pixels"}
 
 
 def colours() -> dict[str, tuple[int, int, int]]:
-    """Returns name of a thing → BGR, with colours that are far apart."""
+    """Returns a BGR colour for the name of each widget, with colours that are far apart."""
     names = [*sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())}), TINY]
     levels = (30, 128, 225)
     mixed = [(b, g, r) for r in levels for g in levels for b in levels]
@@ -75,7 +76,7 @@ def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
 
 
 def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDArray[np.uint8]:
-    """Draws a white arrow with its tip at the pixel `at`, as planar YUV 4:2:0."""
+    """Returns the form with a white arrow whose tip is at the pixel `at`, as planar YUV 4:2:0."""
     (x, y), image = at, form.copy()
     arrow = np.array([(x, y), (x, y + size), (x + size, y + size // 2)])
     cv2.fillPoly(image, [arrow], (255, 255, 255))
@@ -83,7 +84,7 @@ def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDA
 
 
 def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
-    """Writes the recording of a desktop as a recorder on that screen would."""
+    """Writes the recording of a desktop on this screen."""
     platform: Literal["macos", "windows"] = "macos" if screen.factor > 1 else "windows"
     options = RecordingOptions(
         platform, screen.width, screen.height, VIDEO, scan_every_s=0.9, ffmpeg_start_line=True
@@ -106,7 +107,7 @@ def write(folder: Path, screen: Screen, story: Script = STORY) -> None:
 
 
 def things_along(line: NDArray[np.uint8]) -> list[str]:
-    """Returns the thing nearest in colour to each pixel of a line; empty: no thing."""
+    """Returns the widget nearest in colour to each pixel of a line; empty for no widget."""
     palette = np.array([*COLOURS.values(), *((level,) * 3 for level in NOTHING)], np.int16)
     nearest = np.abs(line[:, None].astype(np.int16) - palette).sum(axis=2).argmin(axis=1)
     names = [*COLOURS, *("" for _ in NOTHING)]
@@ -114,7 +115,7 @@ def things_along(line: NDArray[np.uint8]) -> list[str]:
 
 
 def extent(things: list[str], at: int) -> tuple[int, int]:
-    """Returns where the thing at a pixel of a line begins and ends."""
+    """Returns where the widget at a pixel of a line begins and ends."""
     first = last = at
     while first > 0 and things[first - 1] == things[at]:
         first -= 1
@@ -124,7 +125,7 @@ def extent(things: list[str], at: int) -> tuple[int, int]:
 
 
 def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
-    """Returns the node of an ui_tree.json with this id."""
+    """Returns the node with this id in the content of ui_tree.json."""
     waiting = [tree["root"]]
     while waiting:
         node = waiting.pop()
@@ -142,7 +143,7 @@ def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
     ],
 )
 def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the steps of the recording's trajectory."""
+    """The folder with the steps of the trajectory of a recorded screen."""
     root = tmp_path_factory.mktemp(request.param)
     write(root / "uploads" / "demo", SCREENS[request.param])
     pipeline = open_workspace(root)
@@ -152,7 +153,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
-    """The colours of the screenshot show it, up to the bounds of the target."""
+    """The colours in the screenshot show the target at the click, and up to its bounds."""
     folders = sorted(steps.iterdir())
     assert len(folders) == len(TARGETS)
     for folder, target in zip(folders, TARGETS, strict=True):

@@ -1,4 +1,4 @@
-"""Tests which event scale is used if the frames do not show it."""
+"""Tests which scale of logged positions is assumed if the video does not show the scale."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_the_documents_stand_where_positions_fit(
 
 @pytest.mark.parametrize(("platform", "scale"), [("macos", 2.0), ("windows", 1.0)])
 def test_with_a_scale_factor_the_monitor_is_in_pixels(platform: str, scale: float) -> None:
-    """On macOS, the log then counts in points."""
+    """With a scale factor in meta.json, positions in a macOS log are in points."""
     monitor = {"width": 2880, "height": 1800, "scale_factor": 2.0, "x": 0, "y": 0}
     meta = Meta.model_validate(
         {"timestamp": "2026-01-05T09:00:00Z", "platform": platform, "primary_monitor": monitor}
@@ -65,7 +65,7 @@ def test_a_second_display_beside_a_documented_one_contradicts_nothing() -> None:
 
 
 def test_a_monitor_that_the_positions_contradict_gives_way_to_the_one_scale_they_fit() -> None:
-    """meta.json counts in logical pixels, the log in physical pixels."""
+    """The size in meta.json is in logical pixels, the positions in the log in physical pixels."""
     assert (
         RecordedScreen((2560, 1440), (1707, 960)).scale_from_documents(positions(2559, 1439)) == 1.0
     )

@@ -1,4 +1,4 @@
-"""Tests the clock from typing: in videos without a pointer, and where the pointer rests."""
+"""Tests the clock that is found from typing, without a pointer or while the pointer rests."""
 
 import json
 from dataclasses import dataclass, replace
@@ -44,8 +44,8 @@ def keys_of(seed: int) -> Floats:
 def typed_video(keys: Floats, fps: int, *, leaves_out: bool = False) -> tuple[ChangeMap, Floats]:
     """Returns the changes in a video in which every key lengthens a line.
 
-    A text cursor blinks, and a bar moves all the time. With `leaves_out`, the recorder drops frames
-    without a change, and there is no bar.
+    A text cursor blinks, and a bar moves all the time. With `leaves_out`, there is no bar, and the
+    recorder drops frames without a change.
     """
     changes = ChangeMap()
     before = None
@@ -124,7 +124,7 @@ def test_a_recording_of_typing_only_whose_clock_is_late_is_aligned(tmp_path: Pat
 
 
 def keyboard_work(root: Path, late_ms: float) -> Observed:
-    """Records pointer work, and then typing that the video shows `late_ms` later."""
+    """Records clicks, and then typing that appears in the video `late_ms` too late."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         typing = next(act for act in truth.actions if act.action_type == "type").press_ms - 1000

@@ -1,4 +1,4 @@
-"""Tests the clock from pointer moves, from drift between parts, and from answers to clicks."""
+"""Tests the clock that is found from pointer moves, drift, and the screen's answers to clicks."""
 
 import json
 from dataclasses import replace
@@ -64,8 +64,8 @@ def video_changes(
 ) -> ChangeMap:
     """Returns the changes in a video that shows the pointer as a dot.
 
-    The frame at v shows event second v / rate + lag_s. After seven tenths of the video, the lag is
-    larger by `jump_s`.
+    The frame at video second v shows the pointer of log second v / rate + lag_s. In the last three
+    tenths of the video, the lag is larger by `jump_s`.
     """
     changes: Any = ChangeMap()
     for number in range(round(seconds * FPS)):
@@ -94,7 +94,7 @@ def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float
 
 
 def test_a_list_that_moves_by_itself_is_no_clock() -> None:
-    """The video shows ten of the moves. At a wrong lag, list items cover half of fifteen."""
+    """The video shows ten moves. With a wrong lag, list items would match half of fifteen moves."""
     moved = np.arange(-0.25, 0.5, FRAME_S)
     track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()
@@ -105,7 +105,8 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
         row = 100 // SAMPLE_STEP
         column = int(track.x[place] // SAMPLE_STEP)
         luma[row : row + 4, column : column + 4] = 255
-        if 0 <= number - 40 < len(moved) and number % 3 == 0:  # an item where the pointer was
+        # After 40 frames, list items appear where the pointer was.
+        if 0 <= number - 40 < len(moved) and number % 3 == 0:
             near = track.x[number - 41 : number - 39].astype(int) // SAMPLE_STEP
             luma[row - 4 : row + 8, near.min() - 2 : near.max() + 6] = 255
         changes.add(_ImageOfFrame(time, luma))
@@ -114,7 +115,7 @@ def test_a_list_that_moves_by_itself_is_no_clock() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1.75])
 def test_redraws_of_the_whole_screen_are_no_clock(scale: float) -> None:
-    """A redraw 0.8 s after each move confirms every move, wherever the pointer was."""
+    """The whole screen changes 0.8 s after each move, so any position of the pointer matches."""
     numbers = np.cumsum([1, 1, 3, 1, 4, 2, 1, 1, 5, 3, 2, 1, 6, 1, 2, 3, 1, 1, 4, 2]) + 60
     changes: Any = ChangeMap()
     for number in range(8 * FPS):
@@ -154,7 +155,7 @@ def test_the_video_tells_the_scale_also_where_the_documents_do_not(
 
 
 def test_a_stretch_that_contradicts_the_clock_of_those_before_counts() -> None:
-    """The search decoded 30 seconds; the last ten differ by 0.2 seconds."""
+    """The search decoded 30 seconds. In the last nine, the clock differs by 0.2 seconds."""
     changes = video_changes(0, 30, jump_s=0.2)
     first = replace(pointer_clock(video_changes(0, 10)), uncertainty_ms=30.0)
     packets = VideoPackets(np.arange(30 * FPS), np.arange(1), Fraction(1, FPS))
@@ -184,7 +185,7 @@ def test_drift_between_two_stretches_is_followed(rate: float) -> None:
 def test_a_long_recording_is_followed_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log's clock runs 1 % fast. The test shortens the time until drift is measured."""
+    """The log's clock runs 1 % fast. The test shortens the time after which drift is measured."""
     monkeypatch.setattr(clock_search, "DRIFT_AFTER_S", 40.0)
     acts = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"))
     folder = tmp_path / "demo"
@@ -206,7 +207,10 @@ def test_a_long_recording_is_followed_to_its_end(
 
 
 def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerPath]:
-    """Returns a video without a pointer: each of ten clicks lights a button after 60 ms."""
+    """Returns the changes and the clicks of a video without a pointer.
+
+    With `answers`, each of ten clicks lights up a button after 60 ms.
+    """
     random = np.random.default_rng(5)
     times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
     places = random.uniform(60, 300, (10, 2))
@@ -254,7 +258,7 @@ def test_a_start_line_that_the_frames_contradict_stays_and_is_uncertain(off_ms: 
 
 
 def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
-    """It is at most a second, even if only meta.timestamp documents the clock."""
+    """The lead is at most one second, even if only meta.timestamp documents the clock."""
     assert lead_seconds(documented_clock(0.0), 0.04) == 1.0
     assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04) == 0.3
     assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1) == 0.1

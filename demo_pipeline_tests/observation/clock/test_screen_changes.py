@@ -1,4 +1,4 @@
-"""Tests a change of resolution during a recording: positions have another scale afterwards."""
+"""Tests changes of resolution during a recording, after which positions have another scale."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ BASE = fit_canvas((WIDTH, HEIGHT), 1.0)
 
 
 def place(second: float) -> tuple[float, float]:
-    """Returns the pointer's place in the video, video pixels."""
+    """Returns the pointer's position in the video at a time, in video pixels."""
     return 200 + 700 * abs(np.sin(second)), 100 + 450 * abs(np.cos(second / 2))
 
 
@@ -57,9 +57,16 @@ def parts_found(
     moves: Callable[[float], tuple[float, float]] = place,
     desktops: tuple[DesktopSize, ...] = (),
 ) -> ScreenParts | None:
-    """Returns the parts of a video that later has `across` and `down` pixels per unit.
+    """Returns the parts that are found in a video whose resolution changes at `CHANGES_S`.
 
-    `left` is the width of its bars then; `moves` is the path of the pointer.
+    Args:
+        folder: the folder for the video.
+        across: video pixels per logged unit after the change, horizontally.
+        down: video pixels per logged unit after the change, vertically.
+        left: width of the left bar after the change, video pixels.
+        shows_pointer: whether the video shows the pointer.
+        moves: returns the pointer's position at a time, video pixels.
+        desktops: sizes of the desktop in scans.
     """
 
     def image(second: float) -> np.ndarray:
@@ -117,7 +124,7 @@ def test_a_screen_that_keeps_its_resolution_is_one_part(tmp_path: Path) -> None:
 def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Path) -> None:
     """The pointer is pushed against the taskbar, and a menu opens that covers much of the screen.
 
-    At the lower border, the video shows nothing of the pointer.
+    The video does not show the pointer at the lower border.
     """
 
     def along(second: float) -> tuple[float, float]:
@@ -129,7 +136,7 @@ def test_a_pointer_that_slides_along_the_lower_border_is_no_change(tmp_path: Pat
 
 @pytest.mark.parametrize(("across", "left"), [(0.9375, 160.0), (1.25, 0.0)])
 def test_a_screen_of_another_shape_has_bars_or_is_stretched(tmp_path, across, left):
-    """A screen of 1024x768 has bars in the frame, or its stretch must be undone."""
+    """A screen of 1024x768 is recorded with bars, or stretched, which the canvas must undo."""
     parts = parts_found(tmp_path, across, 0.9375, left)
     assert parts is not None
     canvas = parts.at(12_000).canvas

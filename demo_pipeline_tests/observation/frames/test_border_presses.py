@@ -27,7 +27,10 @@ Shown = Callable[[Point], bool]
 
 
 def logged(second: float, place: Point) -> Point:
-    """Returns the logged position: to the border, along it to the place, a rest, and back."""
+    """Returns the logged position at a time.
+
+    The pointer moves to the border, along the border to the place, rests there, and returns.
+    """
     beside = (place[0] or 0.0, place[1] + 80) if place[0] in {0, WIDTH - 1} else None
     first = beside or (place[0] + 80, place[1])
     stations = [(0.0, BEGIN), (1.5, BEGIN), (2.0, first), (2.3, place), (3.6, place), (4.1, BEGIN)]
@@ -46,7 +49,10 @@ def elsewhere(
     others: tuple[Action, ...] = (),
     scale_method: ScaleMethod = "pixels",
 ) -> list[int]:
-    """Returns presses on another display; `is_drawn_at`: where the video has a pointer."""
+    """Returns the indexes of presses that are found to be on another display.
+
+    `is_drawn_at` tells whether the video shows the pointer at a logged position.
+    """
 
     def image(second: float) -> np.ndarray:
         page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)

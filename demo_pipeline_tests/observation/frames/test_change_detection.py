@@ -41,7 +41,7 @@ def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
 
 
 def blinking(acting, every_s, *, seen):
-    """Returns whether a box of 32 pixels that appears and disappears in 20 frames flickers."""
+    """Returns whether a box that appears in every other frame is found to flicker."""
     changes = ChangeMap()
     frames = []
     for number in range(20):

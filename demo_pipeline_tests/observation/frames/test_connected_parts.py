@@ -7,7 +7,7 @@ from demo_pipeline.observation.frames.changes import Mask, connected_parts
 
 
 def found(mask: Mask, gap: tuple[int, int], least: int = 3) -> list[list[int]]:
-    """Returns top, bottom, left and right of every part, in order; checks its samples."""
+    """Returns top, bottom, left and right of every part, in order, and checks their samples."""
     parts = []
     for (rows, columns), inside in connected_parts(mask, gap, least):
         assert not (inside & ~mask[rows, columns]).any()

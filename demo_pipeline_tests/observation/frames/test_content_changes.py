@@ -1,4 +1,4 @@
-"""Tests which changes between two drawn screens are replaced content."""
+"""Tests which changes between two drawn screens count as replaced content."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class Screen:
         return self
 
     def highlight(self, box: PixelBox, paper: int, ink: int) -> "Screen":
-        """Changes the colours but not the letters, as in a selected row."""
+        """Changes the colours but not the letters, as when a row is selected."""
         left = int(box.x)
         top = int(box.y)
         part = self.image[top : top + int(box.height), left : left + int(box.width)]
@@ -119,7 +119,7 @@ def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
 
 
 def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> None:
-    """The edge is two pixels wide, with round corners, as of a button at scale 2."""
+    """The edge is two pixels wide and has round corners, like a button's at a scale of 2."""
     box = PixelBox(100, 400, 272, 70)
     calm, lit = (Screen().rounded(box, 12, edge).write("Open", 130, 440) for edge in (212, 90))
     assert between(lit, before=calm) == ContentChanges()

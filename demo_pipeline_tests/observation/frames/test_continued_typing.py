@@ -1,4 +1,4 @@
-"""Tests typing with rests in a small terminal: keys of a pager, and text during output."""
+"""Tests typing with pauses in a small terminal: keys of a pager, and text during output."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,7 +31,11 @@ VIDEO = VideoOptions(preset="ultrafast", fps=15, frame_numbers=False)
 
 
 def record(root: Path, first_line: Callable[[float, list[int]], int]) -> Observed:
-    """Records a story; `first_line`: time and times of the keys → the line at the top."""
+    """Records typing into a terminal.
+
+    `first_line` returns the number of the terminal's first line, given the time and the times of
+    the keys.
+    """
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         keys = [action.press_ms for action in truth.actions if action.action_type == "type"]
@@ -64,7 +68,7 @@ def draw(luma: Any, first: int) -> None:
 
 
 def typed_parts(seen: Observed) -> list[str | None]:
-    """Returns the texts that have a screenshot of their own."""
+    """Returns the typed texts, with each text joined that continues the text before."""
     parts: list[str | None] = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type == "type" and row["reason_code"] == Reason.CONTINUED:

@@ -1,4 +1,4 @@
-"""Tests that a damaged video costs only the screenshots that it lost, and mixes up no frames."""
+"""Tests that damage in a video costs only the screenshots of lost frames, and mixes up none."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ Damage = Callable[[bytearray, Packets, int], None]
 
 
 def one_byte(data: bytearray, packets: Packets, number: int) -> None:
-    """Changes one byte; the decoder conceals it with pixels of the neighbouring frame."""
+    """Changes one byte, which the decoder conceals with pixels of the neighbouring frame."""
     at, size = packets[number]
     data[at + size // 2] ^= 0xFF
 
@@ -50,7 +50,8 @@ def key_frame_torn(data: bytearray, packets: Packets, number: int) -> None:
     data[at + size // 3 : at + size // 2] = bytes(size // 2 - size // 3)
 
 
-# The damages that a decoder notices. In other encodings, changed bytes may decode to a wrong frame.
+# Kinds of damage that a decoder notices. In other encodings, changed bytes may decode to a wrong
+# frame.
 DAMAGES: tuple[tuple[str, Damage], ...] = (
     ("plain", noise),
     ("plain", nothing_left),
@@ -83,7 +84,7 @@ def whole(request: pytest.FixtureRequest, wholes: dict[str, Observed]) -> Observ
 
 
 def named(whole: Observed) -> list[Shown]:
-    """Returns the frame that the rule names in the intact video, by action."""
+    """Returns the frame of the intact video that is correct for each action, see `Rule`."""
     rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.clock)
     return [rule.names(position) for position in range(len(whole.actions))]
 
@@ -112,10 +113,10 @@ def looked_at_again(whole: Observed, root: Path, video: bytes) -> Observed:
 
 
 def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
-    """Checks that each screenshot is the frame of its row and shows the screen that the rule names.
+    """Checks that each screenshot is the frame of its row, and shows the correct screen.
 
-    Where the video lost the frame that the rule names, another frame within half a second may
-    replace it, if the row says so.
+    If the damage destroyed the correct frame, another frame within half a second may be used, but
+    the row must say so.
     """
     for row, rightly in zip(seen.rows, named(whole), strict=True):
         if row["file"] is None:
@@ -134,7 +135,7 @@ def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
 def test_frames_that_conceal_damage_are_not_given_out(
     whole: Observed, damage: Damage, tmp_path: Path
 ) -> None:
-    """Frames that build on them are left out, too, up to the next key frame; no others are."""
+    """Frames that depend on damaged ones are left out too, up to the next key frame."""
     path = tmp_path / "recording.mp4"
     packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
@@ -149,7 +150,7 @@ def test_frames_that_conceal_damage_are_not_given_out(
 
 @each_damage
 def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path: Path) -> None:
-    """The first frame after a damaged stretch belongs to the span that needs it."""
+    """The first frame after the damage is yielded for the span that contains the frame."""
     path = tmp_path / "recording.mp4"
     packets = read_packets(whole.folder / "recording.mp4")
     path.write_bytes(damaged(whole, damage, 45))
@@ -183,7 +184,7 @@ def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path
 @each_video
 @pytest.mark.parametrize("share", [0.3, 0.5])
 def test_a_truncated_video(whole: Observed, share: float, tmp_path: Path) -> None:
-    """An upload ended early: the index at the front of the file lists frames that are missing."""
+    """An upload ended early, so the index at the front of the file lists missing frames."""
     fast = tmp_path / "fast.mp4"
     cut_video(whole.folder / "recording.mp4", fast, 99, front=True)
     data = fast.read_bytes()

@@ -27,7 +27,7 @@ HEIGHT = 720
 FPS = 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS)
-APPEARS_S = 3.4  # while the pointer moves, from 3.0 s until the press at 4.5 s
+APPEARS_S = 3.4  # video seconds; the pointer moves from 3.0 s until the press at 4.5 s
 PATH = PointerPath.through(
     [(500, 300.0, 600.0)]
     + [(3000 + 18 * step, 300.0 + 4 * step, 600.0 - 6 * step) for step in range(81)]
@@ -41,7 +41,10 @@ ACTIONS = [
 def write_video(
     path: Path, appearing: tuple[int, int, int, int] | None, after_s: float = APPEARS_S
 ) -> None:
-    """Writes six seconds of a grey screen; a light box (left, top, right, bottom) appears."""
+    """Writes six seconds of a grey screen, on which the light box `appearing` may appear.
+
+    The box is (left, top, right, bottom) in pixels.
+    """
     page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
     page[:HEIGHT] = 90
     changed_page = page.copy()
@@ -87,7 +90,7 @@ def run(
 
 
 class Noting(FrameChooser):
-    """A chooser that counts how many of the frames that any chooser saw are still in memory."""
+    """A chooser that counts how many frames of all choosers are in memory at most."""
 
     kept: ClassVar[WeakSet[Frame]] = WeakSet()
     most: ClassVar[int] = 0
@@ -99,7 +102,7 @@ class Noting(FrameChooser):
 
 
 def test_frames_that_a_variable_rate_leaves_out_lengthen_no_lead() -> None:
-    """A regression: text typed until 150 ms before Ctrl+A was missing in that step's screenshot."""
+    """Once, text typed until 150 ms before Ctrl+A was missing in the screenshot of Ctrl+A."""
     (request, *_) = request_frames(
         ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=0.4, grab_s=0.1
     )
@@ -161,7 +164,7 @@ def test_what_lights_up_on_the_way_is_not(
 def test_a_small_change_on_the_way_is_an_effect_until_0_7_s_after_the_last_action(
     tmp_path: Path, rested_ms: int, reason: str
 ) -> None:
-    """If the pointer starts later than that, small changes on its way are hover effects."""
+    """If the pointer starts later than 0.7 s, small changes on its way are hover effects."""
     write_video(tmp_path / "video.mp4", (600, 110, 660, 130))
     ended = 3000 - rested_ms
     actions = [Action("click", ended - 100, ended, [], 0, 300.0, 600.0), ACTIONS[1]]

@@ -1,4 +1,4 @@
-"""Tests that every screenshot is the frame that the rule names, in all kinds of videos."""
+"""Tests that every screenshot is exactly the frame that `Rule` demands, in all kinds of videos."""
 
 from dataclasses import replace
 from itertools import product
@@ -32,7 +32,7 @@ VIDEOS = {
 
 
 def check(observed: Observed, quarter_turns: int = 0) -> int:
-    """Checks that screenshots, frames.parquet, the decoded file and the rule agree.
+    """Checks that screenshots, frames.parquet and the decoded video agree with `Rule`.
 
     Returns how many frames of the script are missing at the start of the video.
     """
@@ -56,7 +56,7 @@ def check(observed: Observed, quarter_turns: int = 0) -> int:
 
 
 def number_in(observed: Observed, name: str) -> int | None:
-    """Returns the number shown on the screen in a screenshot, without its bars."""
+    """Returns the frame number that the screen shows in a screenshot, apart from black bars."""
     canvas = observed.evidence.canvas
     width = canvas.video_width * canvas.scale
     height = canvas.video_height * canvas.scale
@@ -65,20 +65,23 @@ def number_in(observed: Observed, name: str) -> int | None:
 
 
 def recorded(kind: str) -> RecordingOptions:
-    """Returns options; the log has ffmpeg's start time unless the first frames are hidden."""
+    """Returns the options for a kind of video.
+
+    The log has ffmpeg's start time, unless the first frames are hidden.
+    """
     return replace(SMALL, video=VIDEOS[kind], ffmpeg_start_line=VIDEOS[kind].first_pts >= 0)
 
 
 @pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
     "kind",
-    [  # every fifth has each value at least once
+    [  # every fifth kind, which together have each value at least once, runs in the short tests
         pytest.param(kind, marks=[pytest.mark.minutes] if number % 5 else [])
         for number, kind in enumerate(sorted(VIDEOS))
     ],
 )
 def test_every_screenshot_is_the_frame_that_the_rule_names(kind: str, tmp_path: Path) -> None:
-    """Videos differ in rate, key frames, B-frames, and a first PTS of zero, late, or cut off."""
+    """The videos differ in frame rate, key frames, B-frames and the first PTS."""
     options = recorded(kind)
     observed = videos.simulated(tmp_path, options)
     method = "ffmpeg_start" if options.ffmpeg_start_line else "pixels"
@@ -115,7 +118,7 @@ def test_a_video_of_odd_sides(tmp_path: Path) -> None:
 
 
 def test_a_last_frame_that_is_short_is_the_final_screenshot(tmp_path: Path) -> None:
-    """The recorder was stopped at once, so only the last frame can be the final screenshot."""
+    """The recorder was stopped immediately, so only the last frame shows the final screen."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         videos.write_plain(path, painter, videos.with_short_end(truth))

@@ -1,4 +1,4 @@
-"""Tests actions without a frame between them: their frames come from the same decode pass."""
+"""Tests that actions without a frame between them get their frames from the same decode pass."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ HEIGHT = 368
 FPS = 10
 SECONDS = 12
 CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0))
-# Keys in quick succession: between most of them lies no frame.
+# Times of quick presses of keys, milliseconds. Most of them have no frame between them.
 PRESSES = [3000, 3030, 3060, 3090, 6010, 6040, 9000, 9030]
 ACTIONS = [
     Action("hotkey", press, press + 15, [], number + (number >= 6), keys=["down"])
@@ -36,7 +36,7 @@ PAUSE = Action("pause", 6055, 9000, [], 6, seconds=2.945)  # between the sixth a
 
 
 def write_video(path: Path, times: list[float]) -> None:
-    """Writes a video in which the brightness of the screen is the number of the frame."""
+    """Writes a video in which the brightness of the screen rises by 1 with each frame."""
     images = (
         (round(time * TICKS), np.full((HEIGHT * 3 // 2, WIDTH), 40 + number, np.uint8))
         for number, time in enumerate(times)
@@ -47,7 +47,7 @@ def write_video(path: Path, times: list[float]) -> None:
 def observe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_ms: int | None = None
 ) -> tuple[list[Screenshot], int]:
-    """Returns the screenshots of all actions, and how often the video was opened for them."""
+    """Returns the screenshots of all actions, and how often the video was opened."""
     opened = 0
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -115,7 +115,7 @@ def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
 def test_the_final_screenshot_is_no_later_than_the_recorders_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing changes between the last action and the stop, so there is no frame."""
+    """The video has no frame between the last action and the stop, because nothing changes."""
     write_video(tmp_path / "video.mp4", [0.0, 2.1, 11.5])
     screenshots, opened = observe(tmp_path, monkeypatch, stopped_ms=10_000)
     assert opened == 1

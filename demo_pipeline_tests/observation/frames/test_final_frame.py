@@ -1,4 +1,4 @@
-"""Tests that the final screenshot shows the screen when the effect of the last action is over."""
+"""Tests that the final screenshot shows the screen after the whole effect of the last action."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +35,10 @@ def tenths(first: int, last: int, step: int = 1) -> set[float]:
     [
         (5, set(), set(), 0.3),
         (5, {1.2, 2.0}, set(), 2.0),
-        (9, set(), tenths(1, 70, 2), 6.9),  # a progress bar: little by little, without a rest
+        (9, set(), tenths(1, 70, 2), 6.9),  # a progress bar with small changes and no rest
         (9, {7.0}, tenths(1, 70, 2), 7.0),
         (9, set(), tenths(0, 90, 6), 0.3),  # a text cursor
-        (0.4, set(), set(), 0.3),  # the video ends before the screen can count as still
+        (0.4, set(), set(), 0.3),  # the video ends too early to prove that the screen is still
         (5, tenths(3, 50), set(), 4.9),
         (5, {4.6}, set(), 4.9),
         (0, set(), set(), None),

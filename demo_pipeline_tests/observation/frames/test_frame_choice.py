@@ -17,7 +17,10 @@ NO_IMAGE: Any = None
 def chosen(
     changes: dict[float, bool], *, press: float = 5.0, since: float = 0.0, approach: float = 4.0
 ) -> tuple[float | None, Reason]:
-    """Returns the chosen time among ten frames a second; `changes`: time → whether it is large."""
+    """Returns the time of the chosen frame in a video with ten frames a second, and the reason.
+
+    `changes` has the time of each change, and whether the change is large.
+    """
     limit = press - 0.1
     wanted = FrameRequest(0, press, since, limit, min(approach, limit), None, Span(since, limit))
     progress = FrameChooser(wanted)
@@ -79,12 +82,12 @@ def test_a_dialog_that_opens_on_the_way_is_waited_for() -> None:
 
 
 def test_the_previous_actions_effect_is_waited_for_while_the_hand_moves() -> None:
-    """If the person moves on at once, even a small change on the way may be the effect."""
+    """If the pointer moves on immediately, even a small change on its way may be the effect."""
     assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.2, Reason.SETTLED)
 
 
 def test_an_effect_that_shows_just_before_the_pointer_moves_was_there_in_time() -> None:
-    """The frame in which it appears is still, too, because nothing changes after it."""
+    """The frame in which the effect appears counts as still, because nothing changes afterwards."""
     assert chosen({3.9: True}, since=3.6, approach=3.95) == (3.9, Reason.PRE_MOVE)
 
 
@@ -107,7 +110,7 @@ def test_a_rest_of_the_pointer_parts_its_approach_from_what_was_before() -> None
 
 
 def test_a_movement_inside_a_wide_target_is_an_approach_too() -> None:
-    """Text is selected from a word of the paragraph on which the pointer rested."""
+    """The pointer rested on a paragraph, and then moves to a word in it to select text."""
     places = {0: 300, 1000: 280, 1100: 150, 1200: 100}
     moves = [(time, x, 100) for time, x in places.items()]
     area = TargetArea(100, 100, radius=40, box=PixelBox(0, 90, 400, 20))

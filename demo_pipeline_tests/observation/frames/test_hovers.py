@@ -1,4 +1,4 @@
-"""Tests presses on content that the resting pointer opened: menus, submenus, buttons of a card."""
+"""Tests presses on content that the resting pointer opened, such as menus and card buttons."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span
 FRAME_S = 1 / 15
 TIMES = np.arange(0, 6, FRAME_S)
 CANVAS = fit_canvas((640, 360), 1.0)
-SINCE, PRESS = 0.5, 4.0  # seconds: the end of the action before, and the press
+SINCE, PRESS = 0.5, 4.0  # seconds; end of the previous action, and time of the press
 START = (500.0, 300.0)
 TITLE = (60.0, 20.0)
 ITEM = (90.0, 92.0)
@@ -30,7 +30,7 @@ TO_MENU: list[Move] = [(0.0, START), (1.5, (200.0, 150.0)), (1.6, TITLE), (3.6, 
 
 
 def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
-    """Draws a page of text; each panel covers a part of it with lines of its own."""
+    """Draws a page of text, parts of which are covered by panels with other lines of text."""
     luma = np.full((360, 640), 220, np.uint8)
     rows = range(60, 340, 24)
     for number, top in enumerate(rows):
@@ -50,7 +50,10 @@ def page(*panels: PixelBox, lit: PixelBox | None = None) -> Luma:
 
 
 def hovers(moves: list[Move], screen_at: Callable[[float], Luma]) -> tuple[Hover, ...]:
-    """Returns the hovers before a click at the last move; `screen_at`: time → screen."""
+    """Returns the hovers that are found for a click at the end of the last move.
+
+    `screen_at` returns the screen at a time.
+    """
     path = PointerPath.through((1000 * time, *point) for time, point in moves)
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), ScreenParts.single(CANVAS), FRAME_S)
     x, y = moves[-1][1]

@@ -35,7 +35,7 @@ def story_of(*acts: Act) -> Script:
 
 
 def options_for(platform: Any) -> RecordingOptions:
-    """Returns options of a recording with a certain clock: the log has ffmpeg's start time."""
+    """Returns options of a recording with an exact clock, whose log has ffmpeg's start time."""
     return RecordingOptions(
         platform=platform,
         width=960,
@@ -46,7 +46,10 @@ def options_for(platform: Any) -> RecordingOptions:
 
 
 def write_video(path: Path, painter: Painter, truth: GroundTruth, draw: Draw) -> None:
-    """Writes the video of a story; `draw` changes each frame by its time and the acts so far."""
+    """Writes the video of a recording, in which `draw` changes each frame.
+
+    `draw` gets the frame, the time and the actions.
+    """
 
     def images() -> Iterable[tuple[int, Picture]]:
         for frame in truth.frames:
@@ -67,7 +70,7 @@ def record(root: Path, acts: Iterable[Act], draw: Draw, platform: Any = "linux")
 
 
 def press_of(actions: list[IntendedAction], text: str) -> float:
-    """Returns when a text, or the last key of a hotkey, was begun."""
+    """Returns when the typing of a text began, or the last key of a hotkey was pressed."""
     for action in actions:
         given = action.parameters
         if given.get("text") == text or "+".join(given.get("keys", ())) == text:
@@ -76,7 +79,7 @@ def press_of(actions: list[IntendedAction], text: str) -> float:
 
 
 def black(start: Callable[[list[IntendedAction]], float], seconds: float) -> Draw:
-    """Returns a function that draws black frames for some seconds."""
+    """Returns a function that makes frames black for some seconds."""
 
     def draw(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         began = start(actions)
@@ -104,7 +107,10 @@ def lock_screen(chord: str, end: Callable[[list[IntendedAction]], float]) -> Dra
 
 
 def texts(seen: Observed) -> list[tuple[str, str]]:
-    """Returns each typing and hotkey: its text or keys, and `private`, `continued` or `shown`."""
+    """Returns the text or keys of each keyboard action, and whether a screenshot shows them.
+
+    The second value is `private`, `continued` or `shown`.
+    """
     outcomes = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type not in {"type", "hotkey"}:
@@ -190,7 +196,7 @@ def test_the_final_screenshot_shows_no_lock_screen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
 def test_a_chord_that_locks_nothing_makes_nothing_private(tmp_path: Path, platform: str) -> None:
-    """Ctrl+Alt+L reformats the text in some editors, and the lock screen may be switched off."""
+    """Ctrl+Alt+L reformats text in some editors, and the lock screen may be switched off."""
 
     def reformatted(luma: Any, now: float, actions: list[IntendedAction]) -> None:
         if now > press_of(actions, "+".join(CHORDS[platform])) + 200:

@@ -1,4 +1,4 @@
-"""Tests that the colours of frames are those of FFmpeg's own conversion, for all formats."""
+"""Tests that colours are converted as by FFmpeg's own conversion, for all pixel formats."""
 
 import av
 import numpy as np

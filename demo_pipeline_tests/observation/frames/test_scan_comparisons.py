@@ -1,4 +1,4 @@
-"""Tests which frames show the screen when scans began and ended, and what changed since then."""
+"""Tests which frames show the screen at the start and the end of scans, and later changes."""
 
 import av
 import numpy as np
@@ -22,7 +22,10 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 
 
 def shown(moments: list[float], times: list[float]) -> list[int | None]:
-    """Returns the grey value of the frame kept for each moment, in a video with these times."""
+    """Returns the grey value of the frame that is kept for each moment.
+
+    The video has a frame at each of `times`; its grey value is ten times the time.
+    """
     frame_times = np.array(times)
     numbers = [number_at(frame_times, moment) for moment in moments]
     kept = KeptFrames(
@@ -65,7 +68,7 @@ def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
     assert (kept.get(0), kept.get(1)) == (None, 2.0)
 
 
-ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the frame
+ITEM = PixelBox(250, 200, 210, 40)  # an item of a menu, larger than a hundredth of the frame
 BUTTON = PixelBox(330, 205, 40, 30)
 ROW = PixelBox(100, 200, 600, 40)
 
@@ -79,7 +82,7 @@ def compared(
     level: int = 120,
     before_ms: tuple[int, int] | None = None,
 ) -> TargetEvidence:
-    """Compares an element, and a box that changes its brightness when the pointer comes."""
+    """Compares an element before and after the box `lit` changes its brightness."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
     path = PointerPath.through(moves)
     screen = ScreenParts.single(fit_canvas((800, 600), 1.0))

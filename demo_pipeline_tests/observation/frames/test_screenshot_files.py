@@ -1,4 +1,4 @@
-"""Tests that the stored facts about a screenshot do not depend on the way they are computed."""
+"""Tests that the stored facts about a screenshot are the same however they are computed."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_the_planes_of_a_frame_give_the_same_screenshot_as_its_colours(tmp_path:
     difference = np.abs(of_colours - of_planes)
     assert difference.mean() < 1
     assert np.percentile(difference, 99) <= 8
-    assert of_planes.std() > 10  # a screenshot, not a blank
+    assert of_planes.std() > 10  # the image is not blank
 
 
 def test_what_is_kept_of_a_screenshot_is_what_its_file_shows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests which screenshot a step gets, against the known truth of simulated recordings."""
+"""Tests which screenshot a step gets, on simulated recordings whose screen is known."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 
 
 def with_screenshot(observed: Observed) -> list[tuple[dict[str, Any], int]]:
-    """Returns (row, number of the frame that its screenshot shows) for each screenshot."""
+    """Returns the row of each screenshot, and the frame number that the screenshot shows."""
     rows = [row for row in observed.rows if row["file"]]
     numbers = [read_frame_number(observed.screenshot(row["file"])) for row in rows]
     assert None not in numbers
@@ -44,7 +44,7 @@ def test_no_screenshot_shows_the_press_or_later(observed: Observed) -> None:
 
 
 def test_a_screenshot_shows_what_the_previous_action_did(observed: Observed) -> None:
-    """The chosen frame shows the screen at the press, with the effects of the action before."""
+    """The chosen frame shows the screen at the press, with the effects of the previous action."""
     for row, number in with_screenshot(observed):
         action = next(a for a in observed.actions if a.action_index == row["action_index"])
         if action.action_type == "pause" or row["reason_code"] == "backoff":
@@ -64,7 +64,7 @@ def test_waits_are_found_and_thinking_is_none(observed: Observed) -> None:
     pause = range(pauses["wait"].start_ms, pauses["wait"].end_ms, 10)
     last = timeline.at(pauses["wait"].end_ms).state
     loaded_ms = next(time for time in pause if timeline.at(time).state == last)
-    # Until the awaited thing stood there, not until the person acted on it.
+    # The wait ends when the awaited content is there, not when the person acts on it.
     assert wait.seconds == pytest.approx((loaded_ms - pauses["wait"].start_ms) / 1000, abs=0.15)
     codes = [row["reason_code"] for row in observed.rows]
     assert codes.count("pause") == 1

@@ -1,4 +1,4 @@
-"""Tests the sign of the wheel from moving content, and its use in the written scrolls."""
+"""Tests that moving content shows the sign of the wheel's deltas, and that scrolls use the sign."""
 
 import json
 from dataclasses import replace
@@ -40,20 +40,20 @@ POINTER = VideoPointer(PointerPath.through([]), documented_clock(0.0), SCREEN, 0
 
 
 def page(seed: int = 1) -> np.ndarray:
-    """Returns a page far longer and wider than the screen, with a texture like text."""
+    """Returns a page with a text-like texture, far longer and wider than the screen."""
     coarse = np.random.default_rng(seed).integers(0, 255, (300, 400)).astype(np.uint8)
     return cv2.resize(coarse, (3200, 2400), interpolation=cv2.INTER_LINEAR)
 
 
 def view(image: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
-    """Returns the part of the page that is visible this far down and to the right."""
+    """Returns the visible part of the page after scrolling `down` and `right` pixels."""
     top = 800 + down
     left = 900 + right
     return image[top : top + HEIGHT, left : left + WIDTH].copy()
 
 
 def screen(image: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
-    """Returns the luma of a view."""
+    """Returns the sampled luma of the visible part of the page."""
     return view(image, down, right)[::ROW_STEP, ::COLUMN_STEP].copy()
 
 
@@ -93,7 +93,10 @@ def scrolls(*deltas: float) -> list[Action]:
 
 
 def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
-    """Returns the observer after the views (seconds, pixels down, pixels to the right)."""
+    """Returns the observer after it has seen the views.
+
+    A view is the time in seconds, and how many pixels the page is scrolled down and right.
+    """
     motion = ScrollMotion(actions, documented_clock(0.0), SCREEN)
     video = page()
     before = None
@@ -107,7 +110,7 @@ def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMoti
 
 
 def test_the_sign_is_what_most_scrolls_show() -> None:
-    """Positive deltas move the content down, so positive scrolls up."""
+    """Positive deltas move the content down, so a positive delta means scrolling up."""
     moving = [(1.0, 400, 0), (1.1, 380, 0), (2.0, 380, 0), (2.1, 410, 0), (3.0, 410, 0)]
     vote = watched(scrolls(1, -1, 1), *moving, (3.2, 390, 0)).result()
     assert (vote.positive, vote.votes, vote.agreeing) == ("up", 3, 3)
@@ -145,7 +148,7 @@ def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
 @pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_path: Path) -> None:
-    """The deltas are multiples of 120, for which the rule says that positive scrolls down."""
+    """The deltas are multiples of 120, whose documented rule is that positive scrolls down."""
     folder = tmp_path / "uploads" / "demo"
     random = Random(7)
     rows = tuple("".join(random.choices("abcdehimnorstuw    ", k=36)) for _ in range(40))

@@ -42,7 +42,10 @@ def stopped(
     uncertainty_ms: float = 20.0,
     first: float = 5.0,
 ) -> bool:
-    """Returns whether the action stopped the recorder, in a video with changes at these seconds."""
+    """Returns whether the action is found to have stopped the recorder.
+
+    `changes` has the changed cells of the video by second.
+    """
     effect = StopEffect(action, Clock(0.0, "pixels", uncertainty_ms), end)
     for number in range(round(first * FPS), round(end * FPS) + 1):
         time = number / FPS
@@ -63,7 +66,7 @@ def test_nothing_changes_or_a_little_does(action: Action) -> None:
 
 
 def test_the_smallest_change_is_an_effect_of_a_click() -> None:
-    """A check mark on a small screen fills a single cell. After a shortcut, that may be noise."""
+    """A check mark on a small screen fills a single cell. After a shortcut, a cell may be noise."""
     tick = {10.3: (slice(5, 6), slice(5, 6))}
     assert not stopped(CLICK, tick)
     assert stopped(SHORTCUT, tick)
@@ -106,7 +109,7 @@ def test_a_video_that_goes_on_was_not_stopped() -> None:
 
 @pytest.mark.parametrize("end", [9.8, 10.2])
 def test_a_video_that_ends_with_the_press(end: float) -> None:
-    """A video with a variable rate ends with the last change, whatever follows."""
+    """A video with a variable frame rate ends at the last change, even if it was recorded on."""
     assert stopped(SHORTCUT, {}, end=end)
     assert not stopped(CLICK, {10.1: CARET}, end=end)
     assert not stopped(CLICK, {}, end=end, uncertainty_ms=2500, first=end + 1)

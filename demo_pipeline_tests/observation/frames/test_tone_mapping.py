@@ -14,8 +14,8 @@ from demo_pipeline.recording.video_probe import read_packets
 PQ = 16
 HLG = 18
 BT709 = 1
-WHITE = {PQ: 0.5807, HLG: 0.75}  # code values of a desktop's white, of 1
-GREY = {PQ: 0.4360, HLG: 0.4707}  # of sRGB's 128: 21.6 % of the light of white
+WHITE = {PQ: 0.5807, HLG: 0.75}  # code values, from 0 to 1, of a desktop's white
+GREY = {PQ: 0.4360, HLG: 0.4707}  # code values of sRGB's 128, which has 21.6 % of white's light
 
 
 def screenshot(folder: Path, transfer: int) -> np.ndarray:

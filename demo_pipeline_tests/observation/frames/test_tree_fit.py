@@ -1,4 +1,4 @@
-"""Tests which units the boxes of scans have, by the frame at the scan."""
+"""Tests that the frame at a scan shows in which units the scan's boxes are."""
 
 import numpy as np
 import pytest

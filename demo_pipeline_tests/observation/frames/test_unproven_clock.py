@@ -1,4 +1,7 @@
-"""Tests a clock that is uncertain by seconds: a frame is right for every offset, or marked."""
+"""Tests a clock that is uncertain by seconds.
+
+A frame must be correct for every offset within the uncertainty, or be marked as unproven.
+"""
 
 from math import inf
 
@@ -17,7 +20,7 @@ STILL = PointerPath.through([])
 def requests(
     presses_s: list[float], uncertainty_ms: float, method: ClockMethod = "meta_timestamp"
 ) -> list[FrameRequest]:
-    """Returns the requests of shortcuts at these seconds."""
+    """Returns the frame requests for shortcuts that are pressed at these seconds."""
     actions = [
         Action("hotkey", round(press * 1000), round(press * 1000) + 100, [], number, keys=["f5"])
         for number, press in enumerate(presses_s)

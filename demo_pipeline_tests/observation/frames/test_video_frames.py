@@ -1,4 +1,4 @@
-"""Tests that exactly the requested frames come, in order, from every kind of video."""
+"""Tests that exactly the requested frames are decoded, in order, from every kind of video."""
 
 import threading
 from collections.abc import Iterator

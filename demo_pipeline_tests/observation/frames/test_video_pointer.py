@@ -1,4 +1,4 @@
-"""Tests whether a frame shows the pointer at its target, and whether an earlier frame would not."""
+"""Tests which frames are leaks, because of the pointer or the time, and which are unavoidable."""
 
 import pytest
 
@@ -14,7 +14,7 @@ REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, Span(2.0, 4.9))
 
 
 def pointer(*moves: tuple[int, float]) -> VideoPointer:
-    """Returns a pointer at y 300 with these positions (epoch ms, x)."""
+    """Returns a pointer with these positions (epoch milliseconds, x), all at y = 300."""
     path = PointerPath.through((time, x, 300.0) for time, x in moves)
     clock = Clock(0.0, "pixels", 5.0)
     screen = ScreenParts.single(fit_canvas((1920, 1080), 1.0))
@@ -27,7 +27,7 @@ def pointer(*moves: tuple[int, float]) -> VideoPointer:
         (((0, 10.0), (4600, 500.0)), 4.0, (False, False)),
         (((0, 10.0), (4600, 500.0)), 4.7, (True, False)),
         (((0, 500.0),), 4.0, (True, True)),
-        (((0, 500.0),), 4.95, (True, False)),  # after the limit: it may show the press
+        (((0, 500.0),), 4.95, (True, False)),  # a frame after the limit may show the press
         (((0, 10.0),), 4.95, (True, False)),
     ],
 )

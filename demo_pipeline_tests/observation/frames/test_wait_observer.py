@@ -1,4 +1,4 @@
-"""Tests which frames the search for waits compares, and which changes by the pointer it ignores."""
+"""Tests the search for waits: the frames it compares, and changes by the pointer."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ FRAME_S = 1 / 15
 TIMES = np.arange(0, 8, FRAME_S)
 LONG = np.arange(0, 14, FRAME_S)
 PLACE = PixelBox(276, 176, 48, 48)
-# A click at 1 s, the next one at 5 s; the pointer starts towards it at 4.7 s.
+# Clicks at 1 s and 5 s. The pointer starts towards the second click at 4.7 s.
 PAUSE = Interval(float("-inf"), 1.0, 1.1, 4.7, 4.9, 5.0, PLACE, 4, 3.9)
 APPEARED_S = 3.9
 Move = tuple[float, float, float]
@@ -39,7 +39,7 @@ def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
 
 
 def video(content: PixelBox) -> Iterator[Frame]:
-    """Returns a video of a grey page on which something dark appears."""
+    """Yields the frames of a grey page on which the dark box `content` appears."""
     for number, time in enumerate(TIMES.tolist()):
         page = _page(content, has_content=time >= APPEARED_S)
         yield Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray"))
@@ -55,7 +55,7 @@ def _page(content: PixelBox, *, has_content: bool) -> Luma:
 
 
 def waits(content: PixelBox, *moves: Move) -> list[int]:
-    """Returns the rows of the pauses that were waits, if `content` appears."""
+    """Returns the indexes of the pauses that are found to be waits, if `content` appears."""
     observer = WaitObserver([PAUSE], TIMES, pointer(*moves))
     for frame in video(content):
         observer.see(frame)
@@ -148,7 +148,7 @@ def _later(interval: Interval, seconds: float) -> Interval:
 
 @pytest.mark.parametrize("times", [TIMES, np.array([0.0, APPEARED_S, 5.2, 7.0])])
 def test_a_wait_that_a_key_ends_is_found(times: np.ndarray) -> None:
-    """The last frame that is no later than the effect of the key shows the text of the key."""
+    """The last compared frame is late enough to show the text that the key typed."""
     observer = WaitObserver([replace(PAUSE, place=None)], times, pointer(AWAY))
     for number, time in enumerate(times.tolist()):
         page = _page(PANEL, has_content=time >= APPEARED_S)
@@ -185,7 +185,7 @@ def test_a_wait_lasts_until_the_screen_came_to_rest() -> None:
 def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
     ground: int, expected: list[int]
 ) -> None:
-    """In both cases no new content is left. The notification has a background of its own."""
+    """In both cases, the screen ends as it was. Only the notification has another background."""
     elsewhere = replace(PAUSE, place=PixelBox(20, 20, 48, 48))
     observer = WaitObserver([elsewhere], TIMES, pointer(AWAY))
     for number, time in enumerate(TIMES.tolist()):
@@ -199,7 +199,7 @@ def test_a_list_that_came_back_was_awaited_but_not_what_a_toast_had_covered(
 
 
 def _cards(*, loaded: bool) -> Luma:
-    """Draws six cards: pale boxes at first, and then their content."""
+    """Draws six cards, with their content if they are loaded, or else as pale boxes."""
     page = np.full((360, 640), 245, np.uint8)
     for left in (40, 240, 440):
         for top in (60, 220):

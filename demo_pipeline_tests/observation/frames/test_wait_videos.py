@@ -22,8 +22,8 @@ SPINNER = Box(40, 460, 32, 32)
 CARD = Box(40, 120, 380, 240)
 SLIDE_MS = 1600
 TURN_MS = 100
-SKELETON_MS, CONTENT_MS = 150, 2900  # from the press of Load
-DESKTOP = Desktop(  # twice the size of the boxes above
+SKELETON_MS, CONTENT_MS = 150, 2900  # milliseconds after the press of the button Load
+DESKTOP = Desktop(  # has twice the scale of the boxes above
     (
         Widget("More", "button", Box(1100, 800, 200, 60)),
         Widget("Load", "button", Box(1400, 800, 200, 60)),
@@ -51,7 +51,10 @@ Picture = NDArray[np.uint8]
 
 
 def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOptions) -> None:
-    """Writes a video of a carousel, a spinner, and a card that shows a skeleton after a click."""
+    """Writes a video of a page with a carousel, a spinner and a card.
+
+    After a click on Load, the card shows a skeleton screen and then content.
+    """
     (load,) = (action.press_ms for action in truth.actions if action.target_name == "Load")
     height = truth.screen[1]
 
@@ -121,7 +124,7 @@ def test_of_the_pauses_beside_moving_things_only_the_awaited_content_is_a_wait(
 
 
 def test_the_screenshot_of_a_wait_shows_what_was_waited_at(page: Observed) -> None:
-    """It shows the skeleton, neither the screen before the click nor the content that came."""
+    """The screenshot shows the skeleton, not the screen before the click or the content."""
     (wait,) = page.evidence.waits
     row = page.rows[wait.action_index]
     assert row["reason_code"] == "waiting"

@@ -1,4 +1,4 @@
-"""Tests how waits are told from thinking, by new content and by the place of the next action."""
+"""Tests how new content and the place of the next action distinguish waiting from thinking."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ NONE = cells()
 ELSEWHERE = cells(80, 140, 84, 144)
 PAGE = cells(20, 20, 60, 100)
 PLACE = cells(40, 50, 44, 54)
-# Content that appeared three seconds after a click, and was clicked 0.9 s later.
+# Two clicks. Content appears three seconds after the first, and is clicked 0.9 s later.
 CLICKED = Interval(0.0, 9.9, 10.0, 13.5, 13.8, 13.9, PixelBox(400, 320, 31, 31), 4, 3.5)
 TYPED = replace(CLICKED, place=None)
 APPEARED = IntervalChanges(
@@ -40,7 +40,7 @@ APPEARED = IntervalChanges(
     new=PAGE,
     returned=NONE,
 )
-READ = replace(CLICKED, looked=15.5, limit=15.9, until=16.0)  # the same, after reading for long
+READ = replace(CLICKED, looked=15.5, limit=15.9, until=16.0)  # with a long time for reading
 STILL = replace(APPEARED, late=[], new=NONE)
 
 
@@ -54,7 +54,7 @@ def test_a_click_elsewhere_is_no_evidence() -> None:
 
 def test_what_moves_by_itself_is_no_evidence() -> None:
     assert rest_after_answer(APPEARED, PAGE) is None
-    rims = cells(21, 21, 59, 99)  # restless cells are widened by a cell, to those of the page
+    rims = cells(21, 21, 59, 99)  # with a margin of one cell, they are the cells of the page
     assert rest_after_answer(APPEARED, rims) is None
 
 
@@ -78,7 +78,7 @@ def test_the_actions_own_effect_is_no_wait() -> None:
 def test_who_looks_for_long_before_acting_was_thinking() -> None:
     late = replace(APPEARED, interval=READ)
     assert rest_after_answer(late, NONE) is None
-    replaced = replace(late, early=PAGE)  # a stand-in for the content proves a wait
+    replaced = replace(late, early=PAGE)  # a placeholder for the content proves a wait
     assert rest_after_answer(replaced, NONE) == 13.0
 
 
@@ -135,7 +135,8 @@ def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
     restless_cells = restless.cells(STILL)
     assert restless_cells[19, 19]
     assert not restless_cells[17, 17]
-    assert not restless.cells(elsewhere).any()  # once in the pause itself: it may be the answer
+    # A single change in the pause itself may be the answer.
+    assert not restless.cells(elsewhere).any()
 
 
 def test_what_was_awaited_is_not_restless() -> None:
@@ -149,26 +150,26 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
     elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144), early=PAGE)
     assert rest_after_answer(elsewhere, NONE) == 13.0
     assert rest_after_answer(replace(elsewhere, new=NONE), NONE) is None  # a toast that fades
-    small = cells(20, 20, 30, 40)  # a part that loads later, in a page that is already there
+    small = cells(20, 20, 30, 40)  # an image that loads later, in a page that is already there
     image = replace(elsewhere, late=[(13.0, small)], interval=READ)
     assert rest_after_answer(image, NONE) is None
     assert rest_after_answer(replace(elsewhere, late=[(11.2, small)]), NONE) is None
 
 
 def test_a_line_that_stood_for_the_answer_tells_of_a_wait_if_the_person_acts_soon() -> None:
-    """First "Loading", then another text somewhere else; the click is next to neither."""
+    """The text "Loading" appears, then another text elsewhere. The click is on neither."""
     line = cells(2, 120, 5, 140)
     text = cells(20, 20, 30, 60)
     turned = [(13.0, line | text)]
     loaded = replace(APPEARED, place=ELSEWHERE, early=line, late=turned, new=text)
     assert rest_after_answer(loaded, NONE) == 13.0
-    assert rest_after_answer(loaded, line) == 13.0  # the line may be one that changes often
+    assert rest_after_answer(loaded, line) == 13.0  # even if the line often changes by itself
     assert rest_after_answer(loaded, text) is None
     for other in (
         replace(loaded, interval=READ),
         replace(loaded, new=NONE),
         replace(loaded, late=[(13.0, text)]),
-        replace(loaded, late=[*turned, (13.7, text)]),  # a video, which does not rest
+        replace(loaded, late=[*turned, (13.7, text)]),  # the text keeps changing, like a video
     ):
         assert rest_after_answer(other, NONE) is None
 
@@ -189,7 +190,7 @@ def test_keys_act_in_the_window_in_which_content_appeared() -> None:
 
 
 def test_the_blank_part_of_another_screen_is_part_of_it() -> None:
-    """The text of the page fills its left half; the pointer rests on the right half."""
+    """Text fills the left half of the page, and the pointer rests on the right half."""
     page = cells(5, 10, 80, 60)
     blank = replace(APPEARED, late=[(13.0, page)], new=page, place=cells(40, 120, 44, 124))
     assert rest_after_answer(blank, NONE) is None
@@ -205,8 +206,9 @@ def test_a_spinner_that_gave_way_to_content_was_waited_at_wherever_the_person_ac
     turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
     spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
     assert rest_after_answer(spun, NONE) == 13.0
-    assert rest_after_answer(replace(spun, early=NONE), NONE) is None  # it turned before, too
-    assert rest_after_answer(replace(spun, late=turns, new=NONE), NONE) is None  # nothing came
+    # The spinner turned before the action, too.
+    assert rest_after_answer(replace(spun, early=NONE), NONE) is None
+    assert rest_after_answer(replace(spun, late=turns, new=NONE), NONE) is None  # no content came
 
 
 def test_a_pressed_label_that_changed_at_once_and_again_with_the_answer_tells_of_a_wait() -> None:
@@ -235,12 +237,14 @@ def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_
     saved = replace(APPEARED, interval=pressed, place=ELSEWHERE, early=label, new=label)
     ended = replace(saved, late=[(13.0, label | status)])
     assert rest_after_answer(ended, NONE) == 13.0
-    toast = [*ended.late, (13.3, status), (13.4, status)]  # a toast that comes with it and goes
+    # A toast appears with the answer, and fades.
+    toast = [*ended.late, (13.3, status), (13.4, status)]
     assert rest_after_answer(replace(ended, late=toast), NONE) == 13.4
     caret = cells(42, 50, 45, 51)
     blinking = replace(ended, early=caret, new=caret, late=[(13.0, caret | status)])
     assert rest_after_answer(blinking, NONE) is None
-    assert rest_after_answer(replace(ended, new=NONE), NONE) is None  # "Copied!" and back
+    # "Copied!" appears, and then the old label again.
+    assert rest_after_answer(replace(ended, new=NONE), NONE) is None
 
 
 def test_what_a_command_wrote_where_its_own_line_went_may_be_read_for_long() -> None:
@@ -301,7 +305,7 @@ def test_remains_of_a_carousel_in_an_opened_window_are_not_work() -> None:
 
 @pytest.mark.parametrize("period", [0.8, 1.0])
 def test_the_output_of_a_loop_is_not_awaited(period: float) -> None:
-    """The person stops it between two lines, or watches until it ends by itself."""
+    """The person stops the loop between two lines, or watches until it ends by itself."""
     lines = [(13.0 - period * n, cells(40 - 2 * n, 20, 42 - 2 * n, 100)) for n in (2, 1, 0)]
     output = cells(36, 20, 42, 100)
     loop = replace(APPEARED, interval=TYPED, early=NONE, late=lines, new=output)

@@ -1,4 +1,4 @@
-"""Tests which of overlapping windows is in front, by the borders that the frame shows."""
+"""Tests that the borders in a frame show which of several overlapping windows is in front."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NOTE = (350, 240, 100, 80)
 
 
 def screen(*boxes: tuple[int, int, int, int]) -> Luma:
-    """Draws overlapping windows at half size, white with a thin grey border and lines of text."""
+    """Draws overlapping white windows at half size, with a thin grey border and lines of text."""
     image = np.full((300, 400), 60, np.uint8)
     for number, box in enumerate(boxes):
         x, y, width, height = (side // 2 for side in box)

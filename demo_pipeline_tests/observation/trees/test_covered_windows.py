@@ -1,4 +1,4 @@
-"""Whether a window that no scan lists covers a part of a window that a scan lists."""
+"""Tests whether an unlisted window is found to cover part of a window in a scan."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from demo_pipeline.observation.trees.covered_windows import is_covered_at
 
 FOLDER = (100, 100, 800, 600)
-TERMINAL = (600, 400, 500, 400)  # over the lower right corner
+TERMINAL = (600, 400, 500, 400)  # covers the lower right corner of FOLDER
 
 
 def screen(*windows: tuple[int, int, int, int], ground: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""Focus rings and lit choices in screenshots."""
+"""Tests the detection of focus rings and highlighted choices in screenshots."""
 
 from typing import Any
 
@@ -13,12 +13,13 @@ from demo_pipeline.observation.trees.focus_rings import (
 )
 from demo_pipeline.observation.trees.focus_rings import ringed as ringed_by_kind
 
-BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]  # 4 pixels apart, a radio
+# Two buttons with a gap of 4 pixels, and a radio button.
+BUTTONS = [(100, 100, 80, 36), (184, 100, 80, 36), (100, 200, 14, 14)]
 ROWS = [(100, 300 + 26 * row, 200, 26) for row in range(4)]
 
 
 def drawn(ring: int | None = None, ground: int = 240, missing: int | None = None) -> Any:
-    """Returns a grey page of buttons with frames and labels; one of them may have a ring."""
+    """Returns a grey page of buttons with frames and labels, one of which may have a ring."""
     picture = np.full((500, 500), ground, np.uint8)
     for number, (x, y, width, height) in enumerate(BUTTONS):
         if number != missing:
@@ -60,7 +61,7 @@ def test_one_row_with_another_ground_is_lit() -> None:
     assert lit_choice(picture, ROWS) is None
     picture[326:352, 100:300] = 100
     assert lit_choice(picture, ROWS) == 1
-    assert lit_choice(picture, ROWS[:2]) is None  # which of two is lit?
+    assert lit_choice(picture, ROWS[:2]) is None  # either of two rows may be lit
     picture[352:378, 100:300] = 180
     assert lit_choice(picture, ROWS) is None
 
@@ -70,14 +71,14 @@ def test_a_ring_that_stays_and_a_label_that_was_there() -> None:
     assert not has_same_sides(drawn(1), drawn(0), BUTTONS[1])
     assert has_same_content(drawn(), drawn(1), BUTTONS[1])
     uncovered = drawn(missing=1)
-    uncovered[114:124, 190:250:9] = 90  # another text stood there
+    uncovered[114:124, 190:250:9] = 90  # other text was there
     assert not has_same_content(uncovered, drawn(), BUTTONS[1])
 
 
 def test_rows_of_one_ground_are_unlit() -> None:
     picture = np.full((500, 500), 240, np.uint8)
     assert are_unlit(picture, ROWS)
-    assert not are_unlit(picture, ROWS[:1])  # it may be lit: nothing tells
+    assert not are_unlit(picture, ROWS[:1])  # a single row may be lit
     picture[326:352, 100:300] = 100
     assert not are_unlit(picture, ROWS)
 

@@ -1,4 +1,4 @@
-"""Settings whose fixed values a test changes."""
+"""Creates settings with other values for constants, for tests."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def settings_with(section: type[SectionT], **values: object) -> SectionT:
-    """A section with these settings, and with these values in place of its constants."""
+    """Returns a section of the settings with these values, even for its constants."""
     chosen = {name: value for name, value in values.items() if name in section.model_fields}
     constants = {name: value for name, value in values.items() if name not in chosen}
     assert all(hasattr(section, name) for name in constants), constants

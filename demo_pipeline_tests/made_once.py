@@ -1,4 +1,4 @@
-"""Folders that one of the processes of xdist makes, and all of them read."""
+"""Creates folders once for all processes of pytest-xdist."""
 
 import fcntl
 import os
@@ -10,7 +10,10 @@ import pytest
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """A folder to be read, which the first process that needs it makes for all of xdist's."""
+    """Returns a shared folder, which must only be read.
+
+    The first process of pytest-xdist that needs the folder creates it with `make`.
+    """
     base = factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with folder.with_suffix(".lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""The stages of the training exports by the names that tests use."""
+"""Names for the stages of the training exports, for use in tests."""
 
 from demo_pipeline.runs.stages import training_exports
 

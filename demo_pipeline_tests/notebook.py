@@ -1,6 +1,6 @@
-"""Executing the example notebook: for its test, and to write its outputs anew (`make notebook`).
+"""Executes the example notebook on a store, for its test and for `make notebook`.
 
-Belongs here: the store of the samples, and the notebook's run on a store.
+`make notebook` builds a store of the sample recordings, and updates the outputs in the notebook.
 """
 
 import os
@@ -20,9 +20,10 @@ _SECONDS = 120
 
 
 def executed(path: Path = NOTEBOOK) -> Any:
-    """The notebook with fresh outputs; an error in a cell is raised.
+    """Executes the notebook, and returns it with its new outputs.
 
-    The kernel inherits this environment and starts in the notebook's folder.
+    An error in a cell is raised. The kernel inherits the environment of this process and starts in
+    the notebook's folder.
     """
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
@@ -32,17 +33,18 @@ def executed(path: Path = NOTEBOOK) -> Any:
         record_timing=False,
     )
     client.execute()
-    notebook.metadata.language_info = {"name": "python"}  # the versions of no machine
+    # Leave out the version of Python, which depends on the machine.
+    notebook.metadata.language_info = {"name": "python"}
     return notebook
 
 
 def outputs(notebook: Any) -> list[Any]:
-    """Every output of every cell."""
+    """Returns all outputs of all cells."""
     return [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
 
 
 def texts(notebook: Any) -> str:
-    """Everything that the outputs say in words: all but pictures."""
+    """Returns the text of all outputs, without pictures."""
     found = []
     for output in outputs(notebook):
         found.append(output.get("text", ""))
@@ -52,7 +54,7 @@ def texts(notebook: Any) -> str:
 
 
 def main() -> None:
-    """Write the outputs anew, of a store of the samples alone."""
+    """Updates the outputs in the notebook, with a store of only the sample recordings."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {
             "DAGSTER_HOME": folder,

@@ -1,9 +1,10 @@
-"""A machine that dies while Dagster's daemon runs demonstrations, and starts again.
+"""Simulates a machine that dies while Dagster's daemon processes demonstrations, and restarts.
 
-`python -m demo_pipeline_tests.faults.dead_hosts [--times N]` kills N times the daemon with every
-process that it started, at random moments after the first run was launched, uploads a third
-recording and starts the daemon again. Within two minutes the third recording has all outputs; soon
-after that no run is open and the outputs of the others are whole, too. `make kills` runs it.
+`python -m demo_pipeline_tests.faults.dead_hosts [--times N]` repeats this N times: it kills the
+daemon and all its processes at a random moment after the first run was launched, uploads a third
+recording, and starts the daemon again. Within two minutes, the third recording must have all
+outputs. Afterwards, no run may be open, and the outputs of the other recordings must be complete.
+`make kills` runs this module.
 """
 
 import argparse
@@ -38,13 +39,13 @@ from demo_pipeline_tests.faults.daemon import DAEMON
 from demo_pipeline_tests.faults.states import blamed
 from demo_pipeline_tests.uploads import upload
 
-LIMIT = 120.0  # seconds from the restart to the outputs of the third upload
+LIMIT = 120.0  # maximum time from the restart to the outputs of the third upload, seconds
 _PATIENCE = 900.0
-_LATEST_KILL = 12.0  # seconds after the first run was launched; such a run takes about 10
+_LATEST_KILL = 12.0  # seconds after the launch of the first run, which takes about 10 seconds
 
 
 def kill_everything() -> int:
-    """End all processes that this one started, as a power cut does; returns how many."""
+    """Kills all descendants of this process, as a power cut would. Returns their number."""
     count = 0
     while pids := descendants(os.getpid())[1:]:
         for pid in pids:
@@ -63,7 +64,7 @@ def is_built(workspace: Workspace, demonstration: str) -> bool:
 
 
 def problems_after_death(folder: Path, delay: float) -> Iterator[str]:
-    """Let the machine die once, `delay` seconds after a run was launched; yield what is wrong."""
+    """Simulates one death, `delay` seconds after a run was launched. Yields the problems found."""
     ids = write_uploads(folder, 2)
     home = folder / "home"
     third = "third"
@@ -104,22 +105,22 @@ def problems_after_death(folder: Path, delay: float) -> Iterator[str]:
 
 
 def all_ended(instance: dg.DagsterInstance, run_ids: set[str]) -> bool:
-    """Whether none of these runs counts as running."""
+    """Whether none of these runs is marked as running."""
     return not any(run.id in run_ids and is_going(run) for run in runs_of(instance))
 
 
 def is_going(run: Run) -> bool:
-    """Whether a process should be at work on a run."""
+    """Whether the status of a run says that a process works on it."""
     return run.status in {"STARTING", "STARTED", "CANCELING"}
 
 
 def any_launched(instance: dg.DagsterInstance) -> bool:
-    """Whether a run of a demonstration left the queue."""
+    """Whether any run of a demonstration has left the queue."""
     return any(run.key and run.status not in {"QUEUED", "NOT_STARTED"} for run in runs_of(instance))
 
 
 def main() -> int:
-    """Do it; the exit code is 0 when nothing is wrong afterwards."""
+    """Runs the simulation `--times` times. Returns the exit code, 0 if no problem was found."""
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     times = parser.parse_args().times

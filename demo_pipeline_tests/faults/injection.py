@@ -1,4 +1,4 @@
-"""Counting the calls of this process that change files, and disturbing it at the n-th."""
+"""Counts the calls of this process that change files, and disturbs the process at the n-th call."""
 
 import errno
 import os
@@ -18,7 +18,8 @@ _SQLITE = {
     "EIO": ("SQLITE_IOERR", "disk I/O error"),
     "EACCES": ("SQLITE_READONLY", "attempt to write a readonly database"),
 }
-_PLACES = {  # audit event → indexes of the arguments that are paths, and of their folders
+# Audit event → pairs of argument indexes: of a path, and of the folder to which it is relative.
+_PLACES = {
     "os.rename": ((0, 2), (1, 3)),
     "os.link": ((0, 2), (1, 3)),
     "os.symlink": ((1, 2),),
@@ -33,15 +34,17 @@ _PLACES = {  # audit event → indexes of the arguments that are paths, and of t
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens at a call that changes a file below `root`.
+    """Describes a disturbance at a call that changes a file below `root`.
 
     Attributes:
-        root: other files are not counted.
-        action: `count` writes a byte per call to `log`.<role>; `kill` ends the process; the name of
-            an error lets this call and all later ones fail.
-        call: number of the call, from 1, in each process of the role.
-        role: the command's own process, or its workers.
-        log: exists once the disturbance has happened; only the first kill happens.
+        root: the folder whose files are counted.
+        action: `count` writes a byte for each call to `log`.<role>. `kill` ends the process. With
+            the name of an error, this call and all later calls fail.
+        call: 1-based number of the call at which the disturbance happens. Each process counts its
+            own calls.
+        role: the kind of process that is disturbed: the command's own process, or its workers.
+        log: a file that is created when the disturbance happens. A process is killed only if the
+            file does not exist yet.
     """
 
     root: Path
@@ -52,7 +55,7 @@ class Disturbance:
 
 
 class Injection:
-    """The disturbance of this process and, after a fork, of its workers."""
+    """Disturbs this process and, after a fork, its workers."""
 
     def __init__(self, disturbance: Disturbance) -> None:
         self.plan = disturbance
@@ -102,7 +105,7 @@ class Injection:
         return counted
 
     def _count(self, path: bytes | None, *, database: bool = False) -> bool:
-        """Count a call when its file is below the root; returns whether it is."""
+        """Counts a call if its file is below the root. Returns whether it was counted."""
         if path is None or not path.startswith(self.root):
             return False
         if self.plan.action == "count":
@@ -136,7 +139,7 @@ class Injection:
 
 
 def _absolute(path: Any, folder: Any) -> bytes | None:
-    """A path as bytes; one that is relative to an open folder is completed."""
+    """Returns an absolute path as bytes. `folder` may be the descriptor of an open folder."""
     if isinstance(path, int):
         return os.fsencode(os.readlink(f"/proc/self/fd/{path}"))
     name = os.fsencode(path)

@@ -1,7 +1,7 @@
-"""New DAGSTER_HOMEs whose making is killed before every n-th SQL statement.
+"""Kills processes that create a DAGSTER_HOME, and checks that the home can be used afterwards.
 
-`python -m demo_pipeline_tests.faults.killed_homes [--times N]`; afterwards each can be used.
-`make kills` runs it.
+`python -m demo_pipeline_tests.faults.killed_homes [--times N]` creates N homes. Each process is
+killed before another SQL statement. `make kills` runs this module.
 """
 
 import argparse
@@ -36,13 +36,13 @@ print(statements)
 
 
 def make_home(home: Path, statement: int = 0) -> subprocess.CompletedProcess[str]:
-    """Make a home in a process that is killed before an SQL statement; 0: that is not."""
+    """Creates a home in a process that is killed before an SQL statement (0: it is not killed)."""
     command = [sys.executable, "-c", MAKE_HOME, str(home), str(statement)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def main() -> int:
-    """Do it; the exit code is 0 when every home can be used afterwards."""
+    """Creates `--times` homes. Returns the exit code, 0 if every home can be used afterwards."""
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     times = parser.parse_args().times

@@ -1,9 +1,10 @@
-"""`demo-pipeline run` over many short recordings, whose workers and itself are killed many times.
+"""Runs `demo-pipeline run` over many short recordings, and often kills the command or its workers.
 
 `python -m demo_pipeline_tests.faults.killed_runs [--uploads N] [--workers N] [--commands N]` kills
-N times a worker, or the command, with SIGKILL at random moments all over the work, and starts the
-command again after it was killed. Afterwards every output was made once, no run of Dagster is open,
-no worker and no lock is left, `doctor` finds no error and nothing is to do. `make kills` runs it.
+a worker `--workers` times and the command `--commands` times, with SIGKILL at random moments. It
+starts the command again after it was killed. Afterwards, every output must have been built once,
+and no run of Dagster may be open. No worker and no lock may be left, `doctor` must find no error,
+and a further run must find nothing to do. `make kills` runs this module.
 """
 
 import argparse
@@ -36,14 +37,15 @@ from demo_pipeline_tests.faults.cancelled_backfill import write_uploads
 from demo_pipeline_tests.faults.states import blamed, stuck_runs
 
 _COMMAND = (sys.executable, "-m", "demo_pipeline.cli.app")
-_PAUSE = 3.0  # most seconds between two looks
+_PAUSE = 3.0  # maximum time between two checks of the progress, seconds
 _PATIENCE = 7200.0
 
 
 def run_with_kills(kills: list[tuple[int, str]], uploads: int) -> int:
-    """Run the command until it ends by itself; returns its exit code.
+    """Runs the command, again after each kill, until it ends by itself. Returns its exit code.
 
-    `kills`: when so many are done, what is killed; those that happened are taken away.
+    `kills` contains pairs: a number of finished recordings, and the process to kill (`worker` or
+    `command`) when this number is reached. Kills that happened are removed from the list.
     """
     done = Workspace.open(Settings()).store.outputs
     while True:
@@ -75,7 +77,7 @@ def _kill(command: int, what: str) -> bool:
 
 
 def problems_of(home: Path, uploads: int) -> Iterator[str]:
-    """Yield what is not as after an undisturbed command."""
+    """Yields the differences from the state after an undisturbed command."""
     workspace = Workspace.open(Settings())
     for stage in STAGES:
         if (found := len(workspace.store.outputs(stage.folder))) != uploads:
@@ -103,7 +105,7 @@ def problems_of(home: Path, uploads: int) -> Iterator[str]:
 
 
 def main() -> int:
-    """Do it; the exit code is 0 when nothing is wrong afterwards."""
+    """Runs the test. Returns the exit code, 0 if no problem was found."""
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__)
     parser.add_argument("--uploads", type=int, default=100)
     parser.add_argument("--workers", type=int, default=10, help="kills of a worker")

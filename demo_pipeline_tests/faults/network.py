@@ -1,4 +1,4 @@
-"""The cases behind a network that fails: uploads and store are buckets of a real S3 server."""
+"""The fault cases with a failing network. Uploads and store are buckets of a real S3 server."""
 
 import shutil
 import threading
@@ -25,16 +25,22 @@ from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.s3_server import S3Server, seaweed_server
 
 SWAPPED_AT = ("GET", "PUT")
-"""A video is read once, from the uploads, and written once, into the store."""
+"""Methods of the requests at which an upload is replaced.
+
+A video is read once, from the uploads, and written once, into the store.
+"""
 
 
 def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tally]:
-    """Plans of faults, uploads that are replaced while they are read, and kills.
+    """Runs all cases: network faults, uploads that are replaced while they are read, and kills.
 
     Args:
-        folder: for what is written.
-        recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
-        kills: of the command, at requests to the server that are spread over a run.
+        folder: folder for the files of the cases.
+        recordings: folder with the `old` and `new` uploads of `scenarios.write_uploads`.
+        kills: number of kills of the command, at requests to the server that are spread over a run.
+
+    Returns:
+        A tally for each kind of case.
     """
     network = Tally()
     flipped = Tally()
@@ -73,7 +79,7 @@ def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tal
 
 
 def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[State, int]:
-    """What a run publishes, and how many requests it makes."""
+    """Returns the state after an undisturbed run, and the number of requests of the run."""
     place = _place(server, folder)
     plan = NetworkPlan((), share=0.0)
     requests = list[str]()
@@ -95,7 +101,10 @@ def _case(
     swap_at: str = "",
     kill_at: int = 0,
 ) -> Tally:
-    """One disturbed run; then one without faults, which has to end as the undisturbed one."""
+    """Executes a disturbed run, and then one without faults.
+
+    The state after the second run must be that after an undisturbed run.
+    """
     place = _place(server, folder)
     _upload(place, recordings / ("old" if swap_at else "new"))
     tally = Tally(cases=1)
@@ -110,7 +119,8 @@ def _case(
         wait_for_orphans(place)
         plan.active = False
     tally.happened += bool(plan.done)
-    if swap_at and not tally.happened:  # a comparison would only say that the old upload is old
+    # If the upload was not replaced, a comparison would only show the difference of the uploads.
+    if swap_at and not tally.happened:
         tally.different.append(f"{folder.name}: not reached: no {swap_at} of a video was seen")
         return tally
     workspace = _workspace(place)
@@ -130,7 +140,7 @@ def _case(
 def _replace_at(
     method: str, replace: Callable[[], None], tally: Tally
 ) -> Callable[[str, str], None]:
-    """At the first such request for a video, replace the upload before it is answered."""
+    """Returns a callback that replaces the upload before the first such request for a video."""
     lock = threading.Lock()
 
     def on_request(seen: str, path: str) -> None:
@@ -143,7 +153,7 @@ def _replace_at(
 
 
 def _kill_at(number: int, command: Command, tally: Tally) -> Callable[[str, str], None]:
-    """At the request with this number, kill the command before it is answered."""
+    """Returns a callback that kills the command before the request with this number."""
     lock = threading.Lock()
     requests = list[str]()
 
@@ -158,7 +168,7 @@ def _kill_at(number: int, command: Command, tally: Tally) -> Callable[[str, str]
 
 
 def _place(server: S3Server, folder: Path) -> Place:
-    """Buckets of its own, and an instance with this checkout's dagster.yaml."""
+    """Creates buckets for a case, and an instance with this checkout's dagster.yaml."""
     (folder / "home").mkdir(parents=True)
     shutil.copyfile(ROOT / "dagster.yaml", folder / "home" / "dagster.yaml")
     return Place(

@@ -1,4 +1,4 @@
-"""An HTTP proxy before a real S3 server that damages what passes, by a plan."""
+"""An HTTP proxy in front of a real S3 server, which disturbs requests and answers by a plan."""
 
 import http.client
 import random
@@ -20,17 +20,21 @@ _TROUBLED = '<?xml version="1.0"?><Error><Code>{}</Code><Message>try again</Mess
 
 @dataclass
 class NetworkPlan:
-    """What goes wrong, and how often.
+    """Says which faults happen, and how often.
 
-    `reset`: the connection breaks before the request arrives. `storm`: 500 or 503, five requests
-    in a row. `slow`: an answer comes late, in pieces. `cut`: half a body. `flip`: one bit of a body
-    of a GET is another. `lost`: a PUT or DELETE takes effect, and its answer never comes.
+    - `reset`: the connection breaks before the request arrives.
+    - `storm`: five requests in a row are answered with status 500 or 503.
+    - `slow`: the answer comes late and in pieces.
+    - `cut`: the answer to a GET ends after half of its body.
+    - `flip`: one bit in the body of the answer to a GET is changed.
+    - `lost`: a PUT or DELETE takes effect, but is not answered.
 
     Attributes:
-        faults: kinds of this plan.
-        share: of the requests.
-        seed: of the dice.
-        only: what the path of a disturbed request ends with; empty: any.
+        faults: the kinds of faults.
+        share: share of the requests that are disturbed.
+        seed: seed of the random choices.
+        only: disturbs only requests whose path ends with this text. If it is empty, any request
+            can be disturbed.
         on_request: called with method and path before a request is passed on.
     """
 
@@ -46,7 +50,7 @@ class NetworkPlan:
         self._dice, self._lock, self._storm = random.Random(self.seed), threading.Lock(), 0
 
     def next(self, method: str, path: str = "") -> Fault | None:
-        """What happens to the next request; each kind only where it is possible."""
+        """Chooses a fault for the next request, or None. Some faults need a certain method."""
         with self._lock:
             if not self.active or not path.partition("?")[0].endswith(self.only):
                 return None
@@ -73,19 +77,19 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A command that was killed leaves broken connections."""
+        """Ignores errors, because a killed command leaves broken connections."""
 
 
 @contextmanager
 def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
-    """The endpoint of a proxy before `endpoint`, which stops with the context."""
+    """Runs a proxy in front of `endpoint` and yields its address."""
     host, port = endpoint.removeprefix("http://").split(":")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Logs nothing."""
 
         def pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -156,7 +160,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
                 self.wfile.write(text)
 
         def _break(self) -> None:
-            """Close without an answer, as a broken line does."""
+            """Closes the connection without an answer, like a broken line."""
             self.close_connection = True
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)

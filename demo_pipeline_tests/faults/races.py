@@ -1,7 +1,7 @@
-"""`make faults`: processes that write, read, prune and remove in one store at the same time.
+"""Races of processes that write, read, prune and remove outputs of one store at the same time.
 
-Two processes begin each round together; a third judges what is there afterwards. Nothing may be
-half there, and what was opened stays readable.
+Two processes start each round together, and a third process checks the store afterwards. No output
+may be incomplete, and an output that was opened must stay readable. `make faults` runs the races.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from demo_pipeline_tests.simulator.s3_server import moto_server
 from demo_pipeline_tests.store.making_outputs import put
 
 _OUTPUTS = 20
-_GRACE = 2.0  # seconds; a round takes less, and S3 counts whole seconds
+_GRACE = 2.0  # seconds; longer than a round, and S3 stores times in whole seconds
 _SPAWN = multiprocessing.get_context("spawn")  # a connection to S3 does not survive a fork
 Work = Callable[[Store, str, str], object]
 
@@ -45,7 +45,7 @@ def remove(store: Store, output: str, _text: str) -> object:
 
 
 def read_slowly(store: Store, output: str, _text: str) -> object:
-    """Open an output, and read it when it has been replaced; what a build does with its inputs."""
+    """Opens an output and reads it later, when it may have been replaced, as builds do."""
     try:
         version = store.published(output)
         if version is None:
@@ -59,7 +59,7 @@ def read_slowly(store: Store, output: str, _text: str) -> object:
 
 
 def judge(store: Store, output: str, _text: str) -> object:
-    """What readers see; anything in capitals is a defect."""
+    """Returns the state of an output for readers. A state in capitals is a defect."""
     if store.published(output) is None:
         return "HALF" if output in store.outputs(output) else "none"
     return "HALF" if store.verify(output) else "whole"
@@ -80,7 +80,7 @@ def _work(pipe: Connection, barrier: Barrier | None, work: Work, url: str, cache
             barrier.wait()
         try:
             pipe.send(work(store, *task))
-        except Exception as error:  # noqa: BLE001 - it is what the race has found
+        except Exception as error:  # noqa: BLE001 - any error is a finding of the race
             pipe.send(f"ERROR {type(error).__name__}: {error}")
 
 
@@ -97,7 +97,7 @@ def _process(barrier: Barrier | None, work: Work, url: str, cache: Path) -> Iter
 
 
 def race(name: str, url: str, folder: Path, rounds: int) -> Counter[str]:
-    """What the processes and the judge said, over all rounds."""
+    """Returns how often each result occurred, over all rounds and all three processes."""
     found = Counter[str]()
     barrier = _SPAWN.Barrier(2)
     (first, second) = RACES[name]
@@ -118,7 +118,7 @@ def race(name: str, url: str, folder: Path, rounds: int) -> Counter[str]:
 
 
 def main() -> int:
-    """Run every race in a folder and in a bucket; the exit code is 0 when nothing was found."""
+    """Runs every race in a folder and in a bucket. Returns the exit code, 0 without a defect."""
     parser = argparse.ArgumentParser(prog="demo_pipeline_tests.faults.races", description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--kinds", nargs="*", default=["folder", "bucket"])

@@ -1,4 +1,4 @@
-"""The cases on a disk: kills, failing calls, and several commands at once."""
+"""The fault cases with files on a disk: kills, failing calls, and several commands at once."""
 
 import random
 import shutil
@@ -29,19 +29,21 @@ from demo_pipeline_tests.simulator.script import click
 
 RUN = ("run", "--workers", "1")
 RUN_ALL = ("run", "--workers", "2")
-CHAIN = 4  # kills before an undisturbed run
+CHAIN = 4  # number of killed runs before an undisturbed run
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What every case starts from and ends in.
+    """The state from which every case starts, and facts about an undisturbed run.
 
     Attributes:
-        start: a demonstration is done, its upload was replaced since, and a second arrived.
-        before, after: the public states of the start, and of an undisturbed run.
-        files: in the store after that run and `prune`.
-        calls: per role, how many calls of that run change files.
-        seconds: that it took.
+        start: a folder in which one demonstration is done. Its upload has been replaced since then,
+            and a second upload has arrived.
+        before: the public state at the start.
+        after: the public state after an undisturbed run.
+        files: number of files in the store after an undisturbed run and `prune`.
+        calls: number of calls of an undisturbed run that change files, by role.
+        seconds: duration of an undisturbed run.
     """
 
     start: Path
@@ -54,7 +56,16 @@ class Scene:
 
 @dataclass
 class Tally:
-    """What was found in the cases of one kind."""
+    """The problems found in the cases of one kind.
+
+    Attributes:
+        cases: number of cases.
+        happened: number of cases in which the disturbance happened.
+        torn: problems of the state right after the disturbance.
+        different: differences from an undisturbed run, after a last run without disturbance.
+        stuck: runs that have not ended.
+        left: files that `prune` should have removed.
+    """
 
     cases: int = 0
     happened: int = 0
@@ -76,7 +87,7 @@ class Tally:
 
 
 def write_uploads(folder: Path) -> None:
-    """Recordings of two seconds: `a`, then another `a` and `b`."""
+    """Writes short recordings: `old/a`, its replacement `new/a`, and `new/b`."""
     video = replace(SMALL.video, fps=10)
     options = replace(SMALL, video=video)
     for name, title in {"old/a": "Tick it", "new/a": "Tick the box", "new/b": "Agree"}.items():
@@ -94,7 +105,7 @@ def require(ended: Ended, what: str) -> None:
 
 
 def prepare(folder: Path, home_config: Path) -> Scene:
-    """Build the start, and run the command undisturbed once."""
+    """Builds the state from which all cases start, and runs the command once undisturbed."""
     write_uploads(folder / "recordings")
     start = Place(folder / "start")
     (start.folder / "home").mkdir(parents=True)
@@ -123,7 +134,7 @@ def copy_start(start: Path, folder: Path) -> Place:
 
 
 def finish(scene: Scene, place: Place, tally: Tally) -> None:
-    """The last, undisturbed run, and what is checked after it."""
+    """Executes the last, undisturbed run, and checks its results."""
     case = place.folder.name
     ended = run_command(place, *RUN)
     workspace = workspace_of(place)
@@ -142,7 +153,7 @@ def finish(scene: Scene, place: Place, tally: Tally) -> None:
 
 
 def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None) -> None:
-    """The state between a disturbance and the next run."""
+    """Checks the state between a disturbance and the next run."""
     case = place.folder.name
     lines = torn_outputs(workspace_of(place), scene.before, scene.after)
     lines += shown_tracebacks(ended.output if ended is not None else "")
@@ -150,9 +161,10 @@ def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None
 
 
 def killed(scene: Scene, place: Place, role: Role, calls: list[int]) -> Tally:
-    """Kill one run after the other, each at its own call, then run to the end."""
+    """Kills several runs in a row, each at its own call, and then runs the command to the end."""
     tally = Tally()
-    # A killed worker is replaced, and everything is done: the next run would have nothing to do.
+    # After the kill of a worker, the command finishes its work with another worker. Without
+    # `--force`, the next run would have nothing to do.
     arguments = (*RUN, "--force") if role == "worker" else RUN
     for number, call in enumerate(calls):
         log = place.folder / f"killed-{number}"
@@ -167,7 +179,7 @@ def killed(scene: Scene, place: Place, role: Role, calls: list[int]) -> Tally:
 
 
 def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally:
-    """The same at moments, whatever is done then."""
+    """Kills several runs in a row, each after a number of seconds, and then runs to the end."""
     tally = Tally()
     for seconds in moments:
         command = Command(place, *RUN)
@@ -182,7 +194,7 @@ def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally
 
 
 def failing(scene: Scene, place: Place, role: Role, action: Action, call: int) -> Tally:
-    """Calls fail from the n-th on."""
+    """Executes a run in which all calls that change files fail from the n-th call on."""
     tally = Tally(cases=1)
     log = place.folder / "failed"
     disturbance = Disturbance(place.folder, action, call, role, log)
@@ -194,7 +206,14 @@ def failing(scene: Scene, place: Place, role: Role, action: Action, call: int) -
 
 
 def together(scene: Scene, place: Place, *, homes: int, prune: bool) -> Tally:
-    """Two command lines at work on one store, of one or two homes, perhaps with `prune`."""
+    """Runs two commands on one store at the same time.
+
+    Args:
+        scene: the state from which the case starts.
+        place: folder of the case.
+        homes: number of DAGSTER_HOMEs of the two commands, 1 or 2.
+        prune: whether `prune` runs at the same time.
+    """
     tally = Tally(cases=1, happened=1)
     other = place
     if homes == 2:
@@ -219,7 +238,10 @@ Case = Callable[[Scene, Place], Tally]
 
 
 def kill_cases(scene: Scene, count: int) -> Iterator[Case]:
-    """`count` kills, in chains that end in an undisturbed run; evenly over all calls."""
+    """Yields cases with `count` kills at random calls or moments.
+
+    Up to `CHAIN` kills are followed by an undisturbed run.
+    """
     dice = random.Random(1)
     for number, first in enumerate(range(0, count, CHAIN)):
         size = min(CHAIN, count - first)
@@ -235,7 +257,7 @@ def kill_cases(scene: Scene, count: int) -> Iterator[Case]:
 
 
 def failing_cases(scene: Scene, count: int) -> Iterator[Case]:
-    """`count` runs whose calls fail from the n-th on: ENOSPC, EIO, EACCES in turn."""
+    """Yields `count` cases of failing calls, with the errors ENOSPC, EIO and EACCES in turn."""
     dice = random.Random(1)
     actions: tuple[Action, ...] = ("ENOSPC", "EIO", "EACCES")
     for number in range(count):
@@ -246,7 +268,7 @@ def failing_cases(scene: Scene, count: int) -> Iterator[Case]:
 
 
 def company_cases(count: int) -> Iterator[Case]:
-    """`count` cases of several commands at once."""
+    """Yields `count` cases of several commands at the same time."""
     for number in range(count):
         homes = 1 + number % 2
         prune = number % 4 > 1

@@ -1,4 +1,4 @@
-"""What readers see of a store, and whether it may look so."""
+"""Reads the state of a store as readers see it, and checks whether it is allowed."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from demo_pipeline.runs.workspace import Workspace
 
 TRACEBACK = "Traceback (most recent call last)"
 State = Mapping[str, str]
-"""Output → hash over the names and bytes of its files."""
+"""Maps each output to a hash over the names and bytes of its files."""
 _FOLDERS = {stage.folder for stage in STAGES}
 _ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
 
 
 def public_state(workspace: Workspace) -> State:
-    """Every output that readers see."""
+    """Returns the state of all outputs that readers see."""
     found = {}
     for output in workspace.store.outputs():
         digest = hashlib.sha256()
@@ -31,9 +31,9 @@ def public_state(workspace: Workspace) -> State:
 
 
 def torn_outputs(workspace: Workspace, before: State, after: State) -> list[str]:
-    """What is wrong with the state while the work is not finished: nothing may be.
+    """Returns the problems of the state after a disturbance, when the work is not finished.
 
-    An output of a demonstration is the old or the new one. A dataset may also be one of the
+    An output of a demonstration must be the old or the new one. A dataset may also consist of the
     demonstrations that are done.
     """
     wrong = []
@@ -48,7 +48,7 @@ def torn_outputs(workspace: Workspace, before: State, after: State) -> list[str]
 
 
 def blamed(workspace: Workspace) -> list[str]:
-    """Quarantine records: no fault of the machine may leave one."""
+    """Returns a problem for each quarantine record. No fault of the machine may leave one."""
     return [
         f"{record.demonstration} is quarantined: {record.problems}"
         for record in list_quarantine(workspace.store)
@@ -56,25 +56,25 @@ def blamed(workspace: Workspace) -> list[str]:
 
 
 def differing(workspace: Workspace, wanted: State) -> list[str]:
-    """Outputs that differ from those of an undisturbed run."""
+    """Returns the outputs that differ from those of an undisturbed run."""
     state = public_state(workspace)
     keys = sorted(state.keys() | wanted.keys())
     return [f"{key} differs" for key in keys if state.get(key) != wanted.get(key)]
 
 
 def shown_tracebacks(output: str) -> list[str]:
-    """The first traceback that a command printed: none may be."""
+    """Returns a problem if a command printed a traceback, which must not happen."""
     _, found, rest = output.partition(TRACEBACK)
     return [f"a traceback: {rest[:1500]}"] if found else []
 
 
 def stuck_runs(home: Path) -> list[str]:
-    """Runs of an instance that have not ended, though no process is at work."""
+    """Returns the runs of an instance that have not ended, although no process works on them."""
     with dg.DagsterInstance.from_config(str(home)) as instance:
         runs = instance.get_runs()
     return [f"run {run.run_id} is {run.status.value}" for run in runs if run.status not in _ENDED]
 
 
 def count_files(store: Path) -> int:
-    """Files and links below a store."""
+    """Returns the number of files and links in a store."""
     return sum(1 for path in store.rglob("*") if path.is_symlink() or path.is_file())

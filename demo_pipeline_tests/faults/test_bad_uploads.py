@@ -1,4 +1,4 @@
-"""A few bad uploads beside good ones; `make faults` has 60, in a folder and in a bucket."""
+"""Tests a few bad uploads beside good ones. `make faults` tests 60, in a folder and in a bucket."""
 
 from demo_pipeline_tests.faults.bad_uploads import MEMORY, every_kind, process
 

@@ -1,4 +1,4 @@
-"""A few cases of the fault suite; `make faults` has the many."""
+"""Tests a few cases of the fault suite. `make faults` runs many more."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from demo_pipeline_tests.faults.commands import ROOT
 
 @pytest.mark.minutes  # tests of the store kill it at every call
 def test_kills_and_a_full_disk_leave_old_or_new_and_the_next_run_finishes():
-    """A process of its own, since it forks."""
+    """The cases run in a separate process, because they fork."""
     ended = subprocess.run(
         [sys.executable, "-m", "demo_pipeline_tests.faults", "kills", "failing", "--times", "2"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Readers see the old file or the new file, and a failed write leaves no draft."""
+"""Tests that readers see the old or the new file, and that a failed write leaves no draft."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Domains of columns: what they accept, and what they say of a value outside."""
+"""Tests the values that domains of columns accept, and the messages about other values."""
 
 import pyarrow as pa
 import pytest

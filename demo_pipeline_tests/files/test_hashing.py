@@ -1,4 +1,4 @@
-"""A file's digest is its own, whatever happened to it since it was last asked for."""
+"""Tests that the digest of a file is right, even if the file changed since it was last computed."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from demo_pipeline.files.atomic_write import FileDigest, file_digest
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that nobody has written to for a minute, as far as the clock tells."""
+    """A file that was last written a minute ago, according to a changed clock."""
     path = tmp_path / "recording.mp4"
     path.write_bytes(b"first")
     later = time.time_ns() + 60_000_000_000
@@ -45,7 +45,7 @@ def test_other_bytes_of_the_same_length_and_date_are_noticed(old, *, in_place):
 def test_what_was_written_just_now_is_read_each_time(tmp_path, monkeypatch):
     path = tmp_path / "recording.mp4"
     path.write_bytes(b"first")
-    # Every write within one tick of a coarse clock: only the bytes differ.
+    # Simulates writes within one tick of a coarse clock, so that only the bytes differ.
     status = path.stat()
     monkeypatch.setattr(Path, "stat", lambda *_, **__: status)
     assert file_digest(path) == digest_of(b"first")

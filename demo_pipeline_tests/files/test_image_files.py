@@ -1,4 +1,4 @@
-"""Kind and size of an image, from its container alone."""
+"""Tests that kind and size of an image are read from the file's headers alone."""
 
 import cv2
 import numpy as np

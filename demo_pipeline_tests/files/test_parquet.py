@@ -1,4 +1,4 @@
-"""Parquet files: written as declared or not at all, and read in the wanted schema."""
+"""Tests that Parquet files are written with the declared schema, and read in the wanted schema."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shards of Parquet files: how large they get, and what a reader finds."""
+"""Tests the size of the shards of Parquet files, and that readers find all their rows."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MILLION = 10**6
 
 
 def noise(seed: int, size: int) -> bytes:
-    """Bytes that cannot be compressed, as those of a PNG."""
+    """Returns bytes that cannot be compressed, like those of a PNG file."""
     return random.Random(seed).randbytes(size)
 
 

@@ -1,4 +1,4 @@
-"""Memory of a process of its own: Arrow keeps no freed memory."""
+"""Tests that Arrow uses the allocator of the system, which keeps no freed memory."""
 
 import os
 import subprocess

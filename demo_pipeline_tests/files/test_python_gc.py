@@ -1,4 +1,4 @@
-"""Garbage collection is reduced, and restored afterwards."""
+"""Tests that garbage collection is reduced, and restored afterwards."""
 
 import gc
 

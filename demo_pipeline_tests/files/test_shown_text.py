@@ -1,4 +1,4 @@
-"""Text of recordings as people read it, against a Markdown parser."""
+"""Tests, with a Markdown parser, that readers see texts of recordings as plain text."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the machine is to blame for, told from what one file is to blame for."""
+"""Tests that errors of the machine are distinguished from errors of a single file."""
 
 import errno
 from pathlib import Path

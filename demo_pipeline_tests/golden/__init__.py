@@ -1,1 +1,1 @@
-"""Golden outputs: what the pipeline makes of the two real recordings, and which code makes it."""
+"""Golden outputs: the pipeline's outputs for two real recordings, and records of its code."""

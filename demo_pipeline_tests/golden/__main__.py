@@ -12,7 +12,7 @@ from demo_pipeline_tests.golden.outputs import committed_texts, fresh_texts, wri
 
 
 def write_outputs() -> int:
-    """Write what the code makes now, and name the files that changed."""
+    """Writes the golden outputs of the current code, and prints the files that changed."""
     before = committed_texts()
     texts = fresh_texts()
     write_texts(texts)
@@ -23,7 +23,7 @@ def write_outputs() -> int:
 
 
 def record_code() -> int:
-    """Record the code of every stage, unless one needs a higher code version first."""
+    """Records the code of every stage, unless a stage needs a higher code version first."""
     texts = fresh_texts()
     if changed := _changed(committed_texts(), texts):
         sys.stderr.writelines(f"differs from the golden output: {name}\n" for name in changed)

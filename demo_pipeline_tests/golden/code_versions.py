@@ -1,8 +1,8 @@
-"""Code versions that cannot be forgotten: the code of every stage as it was recorded.
+"""Checks that the code version of a stage is raised when changed code writes other outputs.
 
-`code_versions.json` holds, for each stage, its code version with the hash of its code and of its
-golden outputs. A stage whose golden outputs change together with its code needs a higher version,
-because a store keeps what the old code made otherwise.
+`code_versions.json` contains, for each stage, its code version and hashes of its code and of its
+golden outputs. A stage whose golden outputs change together with its code needs a higher version.
+Otherwise, stores would keep the outputs of the old code.
 """
 
 import ast
@@ -27,7 +27,7 @@ COMMAND = "`make code-versions`"
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage: its code version, and hashes of its code and of its golden outputs."""
+    """The record of a stage: its code version, and hashes of its code and its golden outputs."""
 
     code_version: str
     code: str
@@ -35,19 +35,19 @@ class StageRecord:
 
 
 def stages() -> dict[str, Stage[Any]]:
-    """Every stage by name, those of a demonstration first."""
+    """Returns all stages by name. The stages of a demonstration come first."""
     known: list[Stage[Any]] = [*STAGES, *dataset_stages()]
     return {stage.name: stage for stage in known}
 
 
 def functions(stage: Stage[Any]) -> Iterator[Callable[..., Any]]:
-    """The functions of a stage that decide what it writes: build and checks."""
+    """Yields the functions of a stage that decide its outputs: build and checks."""
     yield stage.build
     yield from (check.run for check in stage.checks)
 
 
 def current_records(texts: Mapping[str, str]) -> dict[str, StageRecord]:
-    """What the code is now, with the golden outputs `texts`."""
+    """Returns the records of the current code, with the golden outputs `texts`."""
     return {
         name: StageRecord(
             stage.code_version, CodeClosure(functions(stage)).digest(), _outputs(texts, name)
@@ -62,19 +62,19 @@ def _outputs(texts: Mapping[str, str], stage: str) -> str:
 
 
 def committed_records() -> dict[str, StageRecord]:
-    """What was recorded last."""
+    """Reads the committed records."""
     entries = json.loads(RECORD_FILE.read_text("utf-8")) if RECORD_FILE.is_file() else {}
     return {name: StageRecord(**entry) for name, entry in entries.items()}
 
 
 def write_records(records: Mapping[str, StageRecord]) -> None:
-    """Record the code as it is."""
+    """Writes the records to `code_versions.json`."""
     entries = {name: asdict(record) for name, record in records.items()}
     RECORD_FILE.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 
 def unrecorded(stage: str, before: StageRecord | None, now: StageRecord) -> str | None:
-    """What to do about a stage whose record is out of date; None when it is up to date."""
+    """Returns the instruction for a stage whose record is out of date, or None if it is current."""
     if before == now:
         return None
     if before is None:
@@ -91,10 +91,10 @@ def unrecorded(stage: str, before: StageRecord | None, now: StageRecord) -> str 
 
 
 def not_raised(stage: str, before: StageRecord | None, now: StageRecord) -> str | None:
-    """Why the stage must not be recorded as it is; None when it may be.
+    """Returns the reason why a stage must not be recorded as it is, or None if it may be recorded.
 
-    Golden outputs that differ while the code is the same come from an input or a setting, which a
-    store notices by itself.
+    If golden outputs differ while the code is the same, an input or a setting has changed. A store
+    notices such a change without a new code version.
     """
     if before is None or int(now.code_version) > int(before.code_version):
         return None
@@ -118,7 +118,7 @@ def _next(record: StageRecord) -> str:
 
 @cache
 def entry(stage: str) -> str:
-    """Where the stage's entry stands, `path:line`: the call that names it and what it is of."""
+    """Returns the place, `path:line`, of the call that declares a stage and its code version."""
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text("utf-8")
         declares = "code_version=" in source

@@ -1,4 +1,4 @@
-"""Making the golden outputs: every stage over the two recordings of a real desktop."""
+"""Builds the golden outputs: every stage for the two recordings of a real desktop."""
 
 import os
 import shutil
@@ -20,15 +20,16 @@ DATASETS = "datasets"
 
 
 def copy_recordings(root: Path) -> None:
-    """The two recordings as the uploads of a workspace at `root`."""
+    """Copies the two recordings into the uploads of a workspace at `root`."""
     for name in REAL_RECORDINGS:
         shutil.copytree(RECORDINGS / name, root / "uploads" / name)
 
 
 def golden_texts(root: Path) -> dict[str, str]:
-    """Golden file → its text, from the workspace at `root`; what is committed is not built again.
+    """Returns the text of each golden file, by name, from the workspace at `root`.
 
-    Files are named `<recording>/<stage>.txt` and `datasets/<stage>.txt`.
+    Files are named `<recording>/<stage>.txt` and `datasets/<stage>.txt`. Outputs that the workspace
+    already has are not built again.
     """
     workspace = open_workspace(root)
     run_catalog(workspace)
@@ -58,7 +59,7 @@ def _text(root: Path, result: BuildResult) -> str:
 
 
 def fresh_texts() -> dict[str, str]:
-    """The golden texts of the code as it is, made in a temporary folder with default settings."""
+    """Builds the golden texts of the current code, in a temporary folder with default settings."""
     for name in [name for name in os.environ if name.startswith("DEMO_PIPELINE_")]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +69,7 @@ def fresh_texts() -> dict[str, str]:
 
 
 def committed_texts() -> dict[str, str]:
-    """The golden texts as they are committed."""
+    """Reads the committed golden texts."""
     return {
         path.relative_to(GOLDEN).as_posix(): path.read_text("utf-8")
         for path in sorted(GOLDEN.glob("*/*.txt"))
@@ -76,7 +77,7 @@ def committed_texts() -> dict[str, str]:
 
 
 def write_texts(texts: Mapping[str, str]) -> None:
-    """Commit these texts, and no other, as the golden outputs."""
+    """Writes these texts as the golden outputs, and removes all others."""
     for name in set(committed_texts()) - set(texts):
         (GOLDEN / name).unlink()
     for name, text in texts.items():

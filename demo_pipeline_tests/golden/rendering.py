@@ -1,4 +1,4 @@
-"""An output folder as text: the same on every machine, and readable as a diff."""
+"""Renders an output folder as text that is the same on every machine and readable as a diff."""
 
 import hashlib
 import json
@@ -15,21 +15,22 @@ import pyarrow.parquet as pq
 from demo_pipeline import __version__
 
 DECIMALS = 4
-LONGEST_TEXT = 240  # characters of a value; longer ones are shown by their beginning and hash
-LONGEST_VALUE = 600  # characters of a nested JSON value; longer ones are shown by their hash
-MOST_ROWS = 120  # of a table; longer ones are shown by counts and a hash
+LONGEST_TEXT = 240  # characters; a longer text is shown by its beginning and its hash
+LONGEST_VALUE = 600  # characters; a longer nested JSON value is shown by its hash
+MOST_ROWS = 120  # rows; a longer table is shown by counts and a hash
 PICTURES = {".png", ".jpg"}
-OWN_VERSION = {  # a release changes no output otherwise
+# The package's version is replaced, so that a release does not change the golden outputs.
+OWN_VERSION = {
     f"demo_pipeline {__version__}": "demo_pipeline VERSION",
     f'"name": "demo_pipeline", "version": "{__version__}"': '"name": "demo_pipeline"',
 }
 
 
 def render_folder(folder: Path) -> str:
-    """Every file of an output, in the order of their paths.
+    """Renders all files of an output, ordered by path.
 
-    Pictures are hashes of their pixels, trees are hashes and a summary, rows are compact JSON. A
-    row that an earlier file has too is written as a reference to it.
+    Pictures are shown by hashes of their pixels, trees by a hash and a summary, and rows as compact
+    JSON. A long row that an earlier file also contains is shown as a reference to that file.
     """
     seen: dict[str, str] = {}
     lines = []
@@ -43,14 +44,14 @@ def render_folder(folder: Path) -> str:
 
 
 def render_values(values: Mapping[str, Any]) -> str:
-    """A JSON object, one line for each key."""
+    """Renders a JSON object with a line for each key."""
     return "".join(f"{key} {_compact(value)}\n" for key, value in sorted(values.items()))
 
 
 def _render_file(path: Path, name: str, seen: dict[str, str]) -> list[str]:
     if path.suffix in PICTURES:
         return [f"{name} {_pixels(path.read_bytes())}"]
-    if path.suffix == ".sha256":  # of pictures, whose compression may differ
+    if path.suffix == ".sha256":  # hashes of pictures, whose compression may differ
         return [f"{name} {len(path.read_text('utf-8').splitlines())} lines"]
     if path.suffix == ".parquet":
         body = list(_table(path))
@@ -80,7 +81,7 @@ def _without_version(text: str) -> str:
 
 @cache
 def _pixels(data: bytes) -> str:
-    """Size and hash of the decoded picture: another compression of the same pixels is equal."""
+    """Returns size and hash of the decoded picture, which do not depend on its compression."""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     assert picture is not None
     height, width, *channels = picture.shape
@@ -89,7 +90,10 @@ def _pixels(data: bytes) -> str:
 
 
 def _table(path: Path) -> Iterator[str]:
-    """Columns with types, then a row a line; for a long table, counts and a hash of its rows."""
+    """Yields the columns with their types, and a line for each row.
+
+    For a long table, counts and a hash of the rows replace the rows.
+    """
     table = pq.read_table(path)
     for field in table.schema:
         yield f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
@@ -104,7 +108,7 @@ def _table(path: Path) -> Iterator[str]:
 
 
 def _spread(values: list[Any]) -> str:
-    """What a long column holds: its commonest values, or its range, and how much is null."""
+    """Summarizes a long column: its most common values or its range, and the number of nulls."""
     present = [value for value in values if value is not None]
     nulls = f", {len(values) - len(present)} null" if len(present) < len(values) else ""
     numbers = present and all(isinstance(value, int | float) for value in present)
@@ -117,7 +121,7 @@ def _spread(values: list[Any]) -> str:
 
 
 def _document(value: Any) -> Iterator[str]:
-    """A JSON file: a tree as a summary, anything else with its entries on lines of their own."""
+    """Yields the lines of a JSON file: a summary of a UI tree, otherwise a line for each entry."""
     if isinstance(value, dict) and "root" in value and "screen" in value:
         yield _tree_summary(value)
     elif isinstance(value, dict):
@@ -162,7 +166,7 @@ def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, DECIMALS) + 0.0  # no negative zero
+        return round(value, DECIMALS) + 0.0  # adding 0.0 turns a negative zero into zero
     if isinstance(value, Mapping):
         return {str(key): _rounded(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -171,7 +175,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _shortened(value: Any, *, outermost: bool = False) -> Any:
-    """The value with long texts, and the innermost long lists and objects, replaced by a hash."""
+    """Replaces long texts, and the innermost long lists and objects, by hashes."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{value[:80]}… {len(value)} characters {_short_hash(value.encode())}"
     if not isinstance(value, dict | list):

@@ -1,13 +1,13 @@
-"""The code that a stage runs, as a hash: its import closure inside the package.
+"""Computes a hash of the code that a stage runs, with everything it uses inside the package.
 
-The closure starts at the functions of a stage (build and checks) and follows the module-level names
-that they use: functions, classes and constants, and names in annotations, because a method is
-called on an object that only an annotation names. Docstrings, comments, line numbers and the module
-that a definition stands in do not count; data files that the code names do.
+The search starts at the functions of a stage (build and checks) and follows the module-level names
+that they use: functions, classes and constants. It also follows names in annotations, because the
+class of an object whose methods are called may be named only there. Docstrings, comments, line
+numbers and the module of a definition do not count. Data files that the code names do count.
 
-Left out are settings.py, whose values are in the settings hash of every output, the package's own
-version, and the layers above the pipeline (Dagster, the command line and the API for notebooks),
-which no stage calls.
+Three things are left out: settings.py, whose values are in the settings hash of every output; the
+package's own version; and the layers above the pipeline (Dagster, the command line and the API for
+notebooks), which no stage calls.
 """
 
 import ast
@@ -28,12 +28,13 @@ ABOVE = (
     "demo_pipeline.cli",
     "demo_pipeline.definitions",
 )
-WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_params"}  # fields of syntax nodes
-Reference = tuple[str, str]  # module, name in it; an empty name is the module itself
+# Fields of syntax nodes that do not count.
+WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_params"}
+Reference = tuple[str, str]  # module, and a name in it; an empty name means the module itself
 
 
 class _Module:
-    """One module's syntax: what it defines, what it imports and what else its body does."""
+    """The parsed source of a module: its definitions, its imports and its other statements."""
 
     def __init__(self, name: str, source: str | bytes) -> None:
         self.name = name
@@ -55,24 +56,27 @@ class _Module:
             self.effects.append(statement)
 
     def reading(self, node: ast.AST) -> tuple[str, set[str], list[Reference]]:
-        """Text of a definition, its string constants, and what it uses; many stages share it."""
+        """Returns the text of a definition, its string constants, and the names that it uses.
+
+        The result is cached, because many stages share a definition.
+        """
         if node not in self._readings:
             targets = list(dict.fromkeys(_references(self, node)))
             self._readings[node] = (_plain(node, self.imports), _texts_in(node), targets)
         return self._readings[node]
 
     def at_line(self, line: int) -> list[ast.AST]:
-        """The lambdas that begin on a line."""
+        """Returns the lambdas that begin on a line."""
         nodes = ast.walk(self.tree)
         return [node for node in nodes if isinstance(node, ast.Lambda) and node.lineno == line]
 
 
 class CodeClosure:
-    """What some functions run: definitions reached so far, and the texts that the hash is over.
+    """Collects all definitions that some functions use, for a hash over their texts.
 
     Args:
-        functions: of a stage, say its build function and those of its checks.
-        changed: module → source to read in place of the file.
+        functions: the functions of a stage: its build function and its checks.
+        changed: source that replaces a module's file, by name of the module.
     """
 
     def __init__(
@@ -85,15 +89,15 @@ class CodeClosure:
             self._follow(function)
 
     def digest(self) -> str:
-        """SHA-256 over the definitions, values, imports of other packages and data files."""
+        """Returns the SHA-256 over the definitions, values, external imports and data files."""
         return hashlib.sha256("\n".join(sorted(self._texts)).encode()).hexdigest()
 
     def modules(self) -> set[str]:
-        """Names of the modules that hold the definitions."""
+        """Returns the names of the modules that contain the definitions."""
         return {module for module, _ in self._reached}
 
     def _follow(self, value: Any) -> None:
-        """Add what calling or reading a value needs."""
+        """Adds everything that is needed for calling or reading a value."""
         if isinstance(value, functools.partial):
             return self._follow_all([value.func, *value.args, *value.keywords.values()])
         if isinstance(value, types.MethodType):
@@ -131,7 +135,7 @@ class CodeClosure:
         self._follow_all(function.__defaults__ or ())
 
     def _reach(self, module_name: str, name: str) -> None:
-        """Add a module-level name and everything that its definition uses."""
+        """Adds a module-level name and everything that its definition uses."""
         module = self._module(module_name)
         assert not module_name.startswith(ABOVE), f"a stage runs code of {module_name}"
         if module is None:
@@ -145,7 +149,7 @@ class CodeClosure:
             self._reach(*module.imports[name])
             return
         statements = module.definitions.get(name, [])
-        if not name:  # the module as an object: all of it
+        if not name:  # a reference to the whole module
             statements = [s for group in module.definitions.values() for s in group]
         for statement in [*statements, *module.effects]:
             self._read(module, statement)
@@ -165,7 +169,7 @@ class CodeClosure:
 
 @cache
 def _module(name: str) -> _Module | None:
-    """A module of the package; None for other packages."""
+    """Returns a module of the package, or None for a module of another package."""
     if name.partition(".")[0] != "demo_pipeline":
         return None
     stem = PACKAGE.parent.joinpath(*name.split("."))
@@ -180,7 +184,7 @@ def _data_files() -> dict[str, Path]:
 
 
 def _bindings(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Reference]]:
-    """Name → what an import binds to it."""
+    """Yields each name that an import binds, with the thing that it refers to."""
     for alias in statement.names:
         if isinstance(statement, ast.Import):
             whole = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -209,7 +213,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _references(module: _Module, node: ast.AST) -> Iterator[Reference]:
-    """Module-level names that a definition uses, wherever they are defined."""
+    """Yields the module-level names that a definition uses, wherever they are defined."""
     yield from _used(module, node, frozenset())
 
 
@@ -235,7 +239,7 @@ def _used(module: _Module, node: ast.AST, local: frozenset[str]) -> Iterator[Ref
 
 
 def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """Parameters and assigned names; an imported name is not a local one, it is followed."""
+    """Returns the parameters and assigned names. Names that the function imports are followed."""
     nodes = list(ast.walk(function))
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return frozenset(stored | {node.arg for node in nodes if isinstance(node, ast.arg)})
@@ -247,10 +251,10 @@ def _texts_in(node: ast.AST) -> set[str]:
 
 
 def _plain(value: Any, imports: Mapping[str, Reference]) -> str:
-    """A syntax node as text: the same in every version of Python, without docstrings.
+    """Returns a syntax node as text that is the same in every version of Python.
 
-    Modules of the package are left out, in `module.name` and in the imports of a function: moving
-    a definition to another module changes nothing.
+    Docstrings are left out. Modules of the package are left out in `module.name` and in the imports
+    of a function, so that moving a definition to another module does not change the text.
     """
     if isinstance(value, list):
         plain = (_plain(entry, imports) for entry in value if not _is_docstring(entry))

@@ -1,4 +1,4 @@
-"""A stage whose code changed is recorded, with a higher code version where its output changes."""
+"""Tests that changed code of a stage is recorded, with a higher version if its output changes."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_the_code_of_the_stage_is_recorded(name, current):
 
 
 class TestDecision:
-    """Which changes may be recorded as they are, and what the others are told."""
+    """Tests which changes may be recorded as they are, and the messages about other changes."""
 
     def test_a_refactoring_that_changes_no_output_is_recorded_without_a_new_version(self):
         now = replace(RECORD, code="other")
@@ -58,7 +58,7 @@ class TestDecision:
 
 
 def digest(stage: str, module: str = "", before: str = "", after: str = "") -> str:
-    """The stage's hash with one text of one module changed."""
+    """Returns the hash of a stage's code, with one text of one module replaced."""
     changed = {}
     if module:
         source = PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
@@ -68,7 +68,7 @@ def digest(stage: str, module: str = "", before: str = "", after: str = "") -> s
 
 
 class TestClosure:
-    """What counts as the code of a stage."""
+    """Tests what counts as the code of a stage."""
 
     def test_a_constant_of_a_helper_counts_where_it_is_used(self):
         edit = ("actions.scrolls", "120", "121")

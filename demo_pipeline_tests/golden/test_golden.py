@@ -1,4 +1,4 @@
-"""The two recordings of a real desktop come out as committed, in every stage."""
+"""Tests that every stage writes the committed outputs for the two recordings of a real desktop."""
 
 import difflib
 import shutil
@@ -17,14 +17,14 @@ REMEDY = (
 
 @pytest.fixture(scope="module")
 def made(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the code makes now; the stages up to the trajectories have run already."""
+    """The golden texts of the current code. The stages up to the trajectories ran before."""
     root = tmp_path_factory.mktemp("golden") / "root"
     shutil.copytree(real_root, root, symlinks=True)
     return golden_texts(root)
 
 
 def difference(name: str, before: str, now: str) -> str:
-    """A unified diff of a golden file, cut to what fits on two screens."""
+    """Returns a unified diff of a golden file, of at most `LONGEST_DIFF` lines."""
     lines = list(
         difflib.unified_diff(
             before.splitlines(), now.splitlines(), f"committed {name}", f"made {name}", "", "", 1

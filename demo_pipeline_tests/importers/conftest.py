@@ -14,7 +14,7 @@ from demo_pipeline_tests.simulator.script import click, drag, hotkey, scroll, ty
 
 
 class Import(Protocol):
-    """Imports a source with options; returns the folder of the only upload."""
+    """Imports a source with options. Returns the folder of the only upload."""
 
     def __call__(self, source: Path, *options: str) -> Path: ...
 
@@ -32,18 +32,18 @@ def form(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_import(*arguments: str | Path) -> Any:
-    """Runs the command; the environment has no settings except those of the test."""
+    """Runs the command `import` with arguments."""
     return run_command("import", *map(str, arguments))
 
 
 def run_command(*arguments: str) -> Any:
-    """Runs a command; returns its output and exit code."""
+    """Runs a command. Returns its output and exit code."""
     return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture
 def bring(tmp_path: Path) -> Import:
-    """Imports into a new folder of uploads."""
+    """A function that imports a source into a new folder of uploads."""
 
     def call(source: Path, *options: str) -> Path:
         uploads = tmp_path / "uploads" / source.stem

@@ -1,8 +1,8 @@
 """Writes a recording in the formats of other tools, so that tests can import it again.
 
 Each writer takes an upload folder of the simulator (key names of Windows, a position for every
-press) and writes the files that the tool would have written. The formats were read in the sources
-of the tools.
+press) and writes the files that the tool would have written. The formats are taken from the source
+code of the tools.
 """
 
 import json
@@ -41,7 +41,10 @@ def began(folder: Path) -> float:
 
 
 def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Returns (milliseconds, kind, fields) of the events: pynput's of the pointer, logged keys."""
+    """Yields (milliseconds, kind, fields) of each event.
+
+    Pointer events have the names of pynput. Keys have their logged names.
+    """
     at = {"x": 0, "y": 0}
     for line in log_of(folder):
         data = line["data"]
@@ -67,7 +70,10 @@ def video_times(video: Path) -> list[float]:
 
 
 def _as_matroska(video: Path, out: Path, *, late: bool) -> None:
-    """Writes the video as Matroska; `late`: each frame has the time of the frame before it."""
+    """Writes the video as Matroska.
+
+    If `late` is true, each frame has the time of the frame before it.
+    """
     with av.open(str(video)) as source, av.open(str(out), "w") as target:
         stream = source.streams.video[0]
         copied = target.add_stream_from_template(stream)
@@ -92,9 +98,9 @@ def owamcap(
     late: bool = False,
     corner: tuple[int, int] = (0, 0),
 ) -> Path:
-    """Writes NAME.mcap and NAME.mkv of a window at `MOVED` or of a display.
+    """Writes NAME.mcap and NAME.mkv of a window at `MOVED`, or of a display.
 
-    `late`: see `_as_matroska`.
+    If `late` is true, each frame has the time of the frame before it.
     """
     out.mkdir(parents=True, exist_ok=True)
     video = out / f"{name}.mkv"
@@ -175,7 +181,10 @@ def presses_of_agentnet(folder: Path) -> list[float]:
 def element_of_agentnet(
     seconds: float, name: str, role: str, *, inside: bool = False
 ) -> dict[str, Any]:
-    """Returns a line of element.jsonl; `inside`: the tree of `agentnet` contains the element."""
+    """Returns a line of element.jsonl.
+
+    If `inside` is true, the element is in the tree that `agentnet` writes.
+    """
     box = (10, 20, 110, 60) if inside else (200, 100, 220, 120)
     return {"time_stamp": seconds, "a11y_tree": _node(name, role, box)}
 
@@ -223,7 +232,7 @@ def openadapt(folder: Path, out: Path) -> Path:
 
 
 def crowd_cast(folder: Path, out: Path, *, segments: int = 2) -> Path:
-    """Writes the segments of a session; all have the same events and the same video."""
+    """Writes the segments of a session. All have the same events and the same video."""
     out.mkdir(parents=True)
     zero = began(folder)
     metadata = [640, 360, 1.8, 640, 360, 1.8, 640, 360, 1.8, "", None, [], "linux", "display"]

@@ -1,4 +1,4 @@
-"""The command `import` with damaged and with several sources: outputs, messages, exit codes."""
+"""Tests the command `import` with damaged and with several sources."""
 
 import json
 import shutil

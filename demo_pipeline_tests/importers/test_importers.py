@@ -1,4 +1,4 @@
-"""A recording that is written in the format of a tool and imported again is unchanged."""
+"""Tests that a recording is unchanged if it is written in the format of a tool and imported."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,9 +24,10 @@ WHOLE: dict[str, Callable[[Path, Path], Path]] = {
 
 
 def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
-    """Returns the input events, with milliseconds from the first event.
+    """Yields the input events, with milliseconds from the first event.
 
-    Importers log a movement before a turn of the wheel; it is left out if it moves nothing.
+    Importers log a movement before each turn of the wheel. It is left out if the pointer does not
+    move.
     """
     zero = None
     at = None

@@ -1,4 +1,4 @@
-"""Programs of pyautogui are read as actions; those that do too much end with an error."""
+"""Tests that programs of pyautogui are read as actions, and that too large ones are errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Key names of other recorders are translated to names of the log."""
+"""Tests that key names of other recorders are translated to key names of the log."""
 
 # ruff: noqa: RUF001 - the tests need accents
 
@@ -34,7 +34,10 @@ def read(importer: Importer, folder: Path, platform: str) -> list[str]:
 
 
 def openadapt(folder: Path, platform: str, *keys: tuple[str, str, int | None]) -> list[str]:
-    """Imports keys (name, character, code) of OpenAdapt; a key in brackets is held."""
+    """Imports keys (name, character, code) of OpenAdapt.
+
+    A key whose name is in brackets is held until all keys were pressed.
+    """
     rows: list[tuple[Any, ...]] = []
     held: list[tuple[Any, ...]] = []
     for number, (name, char, code) in enumerate(keys):
@@ -62,7 +65,10 @@ def openadapt(folder: Path, platform: str, *keys: tuple[str, str, int | None]) -
 
 
 def agentnet(folder: Path, system: str, *keys: tuple[str | None, str | None]) -> list[str]:
-    """Imports keys of AgentNet (name, printed form), or of DuckTrack (printed form: None)."""
+    """Imports keys (name, printed form) of AgentNet.
+
+    If the printed form is None, the key is logged as DuckTrack logs it.
+    """
     events = []
     for number, (name, printed) in enumerate(keys):
         key = {"name": name} if printed is None else {"name": name, "pynput_key": printed}
@@ -114,14 +120,14 @@ def test_altgr_on_linux(tmp_path):
 @pytest.mark.parametrize(
     ("platform", "keys", "expected"),
     [
-        # versions up to 1.0.1, which used pynput: the dead key is logged with the accent
+        # Versions up to 1.0.1 used pynput, which logs a dead key with its accent.
         ("windows", [("", "´", 221), ("", "é", 69)], ["type é"]),
         ("windows", [("", "´", 221), ("", "e", 69)], ["type é"]),
         ("windows", [("", "'", 221), ("", "é", 69)], ["type é"]),
         ("windows", [("", "^", 220), ("", "e", 69)], ["type ê"]),
         ("windows", [("", "´", 221), ("space", "", 32)], ["type ´"]),
         ("windows", [("", "´", 221), ("", "t", 84)], ["type ´t"]),
-        # not dead: the French keys of the apostrophe and of é, and the US caret
+        # These are no dead keys: the apostrophe and é of the French layout, and the US caret.
         ("windows", [("", "'", 52), ("", "é", 50)], ["type 'é"]),
         ("windows", [("", "^", 54), ("", "e", 69)], ["type ^e"]),
         ("windows", [("", "'", 222), ("", "e", 69)], ["type 'e"]),

@@ -1,4 +1,4 @@
-"""OSWorld-Desktopd trajectories of other origin are published, and are in every export."""
+"""Tests that OSWorld-Desktopd trajectories of other programs are published and exported."""
 
 import json
 import shutil
@@ -18,12 +18,16 @@ from demo_pipeline_tests.sample_workspace import live_in, open_workspace
 
 @pytest.fixture
 def foreign(made_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A trajectory without our tables, as other programs write it, next to an empty store."""
+    """A trajectory as other programs write it, without the tables of this project.
+
+    The store is empty.
+    """
     folder = tmp_path / "theirs" / "trajectories" / "traj_form_001"
     shutil.copytree(made_root / "store" / "trajectories" / "first", folder)
     for table in folder.glob("*.parquet"):
         table.unlink()
-    for path in folder.glob("steps/*/ui_tree.json"):  # additional keys are allowed
+    # Adds a key to the trees, because additional keys are allowed.
+    for path in folder.glob("steps/*/ui_tree.json"):
         tree = json.loads(path.read_text())
         path.write_text(json.dumps(tree | {"root": tree["root"] | {"toolkit": "gtk"}}))
     result = json.loads((folder / "result.json").read_text())

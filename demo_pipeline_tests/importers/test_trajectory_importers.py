@@ -1,4 +1,4 @@
-"""Recordings with screenshots become trajectories: actions, screenshots, targets and times."""
+"""Tests that recordings with screenshots become trajectories with the right steps."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ every_tool = pytest.mark.parametrize("tool", WRITERS)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The roots of an empty pipeline."""
+    """The folder of an empty workspace."""
     for name in ("uploads", "store", "tasks"):
         (tmp_path / name).mkdir()
     live_in(tmp_path, monkeypatch)
@@ -44,7 +44,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def imported(root: Path) -> Trajectory:
-    """The only trajectory in the store."""
+    """Returns the only trajectory in the store."""
     store = open_workspace(root).store
     [output] = store.outputs("trajectories")
     folder, _ = store.open(output)
@@ -70,7 +70,7 @@ def source_of(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def published(root: Path) -> list[str]:
-    """The trajectories in the store."""
+    """Returns the names of the trajectories in the store."""
     return open_workspace(root).store.outputs("trajectories")
 
 
@@ -355,7 +355,7 @@ def test_the_action_after_an_unreadable_screenshot_is_hidden(root, tool, spoil):
     hidden = read_hidden_actions(trajectory.path)
     assert [action.before_step for action in hidden.actions][:1] == [1]
     assert 1 not in [number for _, _, number in steps_of(trajectory)]
-    if tool == "cua_driver" and spoil == "missing":  # a usual case: no damage
+    if tool == "cua_driver" and spoil == "missing":  # this is usual and no damage
         assert result.exit_code == 0
         return
     assert result.exit_code == 1

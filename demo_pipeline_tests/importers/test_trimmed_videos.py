@@ -1,4 +1,7 @@
-"""A trimmed MP4 has packets that players do not show, but that later frames are decoded from."""
+"""Tests the import of trimmed MP4 videos.
+
+A trimmed video has packets that players do not show, but that are needed to decode later frames.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,10 @@ TRIMMED_S = 1.0
 
 
 def frames(video: Path) -> list[tuple[float, int]]:
-    """Returns (time, number) of each frame that a player shows; the brightness is the number."""
+    """Returns (time, number) of each frame that a player shows.
+
+    The number of a frame is its brightness.
+    """
     with av.open(str(video)) as container:
         return [
             (round(frame.time or 0.0, 3), round(float(frame.to_ndarray()[:HEIGHT].mean() - 40) / 3))

@@ -1,7 +1,7 @@
 """Writes small recordings with screenshots in the formats of other tools.
 
-The formats were read in the sources of the tools. Each screenshot has a colour of its own, by which
-tests recognise it.
+The formats are taken from the source code of the tools. Each screenshot has its own colour, by
+which tests recognise it.
 """
 
 import json
@@ -29,7 +29,7 @@ def colour_of(number: int) -> tuple[int, int, int]:
 
 
 def number_of(path: Path) -> int:
-    """Returns the number of a screenshot, by the colour in its middle."""
+    """Returns the number of a screenshot, which the colour in its middle shows."""
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
     assert picture is not None
     assert picture.shape == (1080, 1920, 3)
@@ -54,7 +54,7 @@ def osworld(
     first: str = "step_0.png",
     result: str = "1.0\n",
 ) -> Path:
-    """Writes the results of a task; screenshot n shows the screen after action n."""
+    """Writes the results of a task. Screenshot n shows the screen after action n."""
     out.mkdir(parents=True, exist_ok=True)
     if first:
         write_screenshot(out / first, 0)
@@ -93,7 +93,7 @@ _TRACKED: tuple[dict[str, Any], ...] = (
 def pc_tracker(
     out: Path, lines: Sequence[dict[str, Any]] = _TRACKED, name: str = "task3_20241126_161517"
 ) -> Path:
-    """Writes a recording of PC Tracker; screenshot n shows the screen before line n (0-based)."""
+    """Writes a recording of PC Tracker. Screenshot n shows the screen before line n (0-based)."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for number, line in enumerate(lines):
@@ -133,7 +133,10 @@ TURNS: tuple[dict[str, Any], ...] = (
 
 
 def cua_driver(out: Path, turns: Sequence[dict[str, Any]] = TURNS) -> Path:
-    """Writes turns; before.png of turn n (0-based) is screenshot n, after.png the next one."""
+    """Writes turns of cua-driver.
+
+    In turn n (0-based), before.png is screenshot n, and after.png is screenshot n + 1.
+    """
     for number, turn in enumerate(turns):
         folder = out / f"turn-{number + 1:05d}"
         write_screenshot(folder / "before.png", number)

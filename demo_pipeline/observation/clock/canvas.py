@@ -115,7 +115,7 @@ class Canvas:
 
         If the screen is not larger than the canvas,
         `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point. On a
-        screen that is n times as large, n neighboring points map to one pixel, and the point
+        screen that is n times as large, n neighbouring points map to one pixel, and the point
         converted back is off by at most n / 2.
         """
         across, down = self.to_canvas(x, y)

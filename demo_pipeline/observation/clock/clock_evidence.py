@@ -203,11 +203,11 @@ class Moves:
         return confirmed / np.maximum(moves, 1), moves
 
     def surprise(self, scale: float) -> float:
-        """Returns the log-likelihood ratio of all lags together against chance, nats."""
+        """Returns the log-likelihood ratio of all lags together against chance, in nats."""
         return float(self._ratios(scale).sum())
 
     def nats(self, scale: float) -> Floats:
-        """Returns the log-likelihood ratio of each lag against chance, (lags,), nats."""
+        """Returns the log-likelihood ratio of each lag against chance, in nats. Shape: (lags,)."""
         total = np.concatenate([[0.0], np.cumsum(self._ratios(scale))])
         return np.diff(total[self._starts])
 
@@ -470,10 +470,10 @@ class Bins:
         return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
 
     def typed(self, pressed: Floats, lags: Floats) -> Cells:
-        """Returns whether the time of any key plus the lag falls into the bin, (lags, bins).
+        """Returns for each lag and bin whether the time of a key plus the lag falls into the bin.
 
-        `pressed` contains the press times of the keys, ascending video seconds. `lags` are
-        ascending seconds.
+        The result is (lags, bins). `pressed` contains the press times of the keys, ascending video
+        seconds. `lags` are ascending seconds.
         """
         first = self.edges[0, 0] - lags[-1]
         last = self.edges[-1, 1] - lags[0]

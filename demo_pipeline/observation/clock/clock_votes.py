@@ -129,9 +129,10 @@ class _InputVotes:
         return max(video_end_s, abs(log_end_s), video_end_s - log_begin_s)
 
     def moved(self, lags: Floats, scale: float) -> Floats:
-        """Returns how much better than chance each lag explains the pointer's moves, (lags,), nats.
+        """Returns how much better than chance each lag explains the pointer's moves, in nats.
 
-        Lags that are worse than chance get 0, because a video may not show the pointer at all.
+        The result is (lags,). Lags that are worse than chance get 0, because a video may not show
+        the pointer at all.
         """
         nats = np.zeros(len(lags))
         if not len(self.track.times):
@@ -155,9 +156,9 @@ class _InputVotes:
         return is_moving
 
     def answered(self, lags: Floats) -> Floats:
-        """Returns how much likelier changes are right after an input, for each lag, (lags,), nats.
+        """Returns for each lag how much likelier changes are right after an input, in nats.
 
-        For each lag, the reaction time that fits best is used.
+        The result is (lags,). For each lag, the reaction time that fits best is used.
         """
         pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
         parts = _parts(np.arange(len(lags)))

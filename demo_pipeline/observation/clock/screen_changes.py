@@ -342,7 +342,9 @@ def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
 
 
 def _hits(changed: Cells, scales: Floats, bars: Floats, points: Sequence[Point]) -> Cells:
-    """Returns whether the cell changed where a canvas puts a point, (points, canvases).
+    """Returns for each point and canvas whether the cell changed where the canvas puts the point.
+
+    The result is (points, canvases).
 
     Args:
         changed: (rows, columns), true for the cells that changed.

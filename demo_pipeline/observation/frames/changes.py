@@ -102,7 +102,10 @@ class ChangeMap:
         return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Returns a bit for each cell, set if it or a neighbour changed, (frames - 1, bytes)."""
+        """Returns a bit for each cell, which is set if the cell or a neighbour of it changed.
+
+        The result is (frames - 1, bytes).
+        """
         return np.stack(self._packed)
 
 
@@ -150,7 +153,7 @@ def _cell_range(low: float, high: float) -> slice:
 
 
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
-    """Returns the cells in which any sample changed, (rows, columns).
+    """Returns the cells in which any sample changed, as an array (rows, columns).
 
     A cell has 8 x 8 video pixels. A strip at the right or lower edge that is narrower than a cell
     is ignored.
@@ -431,7 +434,7 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
     The test for a highlight also looks at the neighbours of changed samples. Around replaced text,
     these neighbours are unchanged background. Around a highlight, they lie at its rim, where a
-    sample mixes colors from inside and outside. The rim of a solid change is therefore left out.
+    sample mixes colours from inside and outside. The rim of a solid change is therefore left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)

@@ -145,7 +145,7 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
 
 
 def _differing(before: Luma, after: Luma) -> _Rows:
-    """Returns the rows in which two screens differ by more than a text cursor or noise, (rows,)."""
+    """Returns for each row whether two screens differ there by more than a text cursor or noise."""
     differs: _Rows = np.count_nonzero(_unlike(before, after), axis=1) >= DIFFERENT_SAMPLES
     return differs
 

@@ -136,7 +136,7 @@ def _kept_share(before: Luma, after: Luma) -> float:
 
 
 def _blocks_max(values: Luma) -> Luma:
-    """Returns the largest sample of each block, (block rows, block columns)."""
+    """Returns the largest sample of each block. The result is (block rows, block columns)."""
     rows = values.shape[0] // MARK_BLOCK
     columns = values.shape[1] // MARK_BLOCK
     whole = values[: rows * MARK_BLOCK, : columns * MARK_BLOCK].reshape(

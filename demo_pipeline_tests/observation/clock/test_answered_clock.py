@@ -29,7 +29,10 @@ def shortcuts(seconds: float) -> Floats:
 
 
 def search(folder: Path, seconds: int) -> tuple[ClockSearch, Floats]:
-    """Returns a search over a video in which each shortcut rewrites a line, and the shortcuts."""
+    """Returns a clock search and the logged times of shortcuts.
+
+    In the video of the search, each shortcut rewrites a line. The logged times differ by `LAG_S`.
+    """
     answered = shortcuts(seconds)
 
     def image(number: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from demo_pipeline.observation.clock.canvas import Canvas, RecordedScreen, fit_canvas
 
 CANVAS = (1920, 1080)
-# video size, video pixels for one unit of event space
+# Pairs of the size of a video, and the number of its pixels per unit of event space.
 SCREENS = [
     ((1920, 1080), 1.0),
     ((2560, 1440), 1.0),
@@ -46,7 +46,7 @@ def test_a_point_comes_back_within_a_pixel(
     assert 0 <= top <= CANVAS[1]
     back = from_canvas(canvas, left, top)
     assert np.hypot(back[0] - x, back[1] - y) < 1e-6
-    pixel = from_canvas(canvas, int(left) + 0.5, int(top) + 0.5)  # a whole canvas pixel
+    pixel = from_canvas(canvas, int(left) + 0.5, int(top) + 0.5)  # middle of the canvas pixel
     assert abs(pixel[0] - x) * canvas.event_to_canvas <= 1
     assert abs(pixel[1] - y) * canvas.event_to_canvas <= 1
 
@@ -61,9 +61,10 @@ def test_a_point_comes_back_within_a_pixel(
 def test_a_written_point_comes_back_to_its_pixel(
     width: int, height: int, event_scale: float, data: st.DataObject
 ) -> None:
-    """Written points are whole canvas pixels, so at most a pixel of screen or canvas is lost.
+    """Written points are whole canvas pixels, so they are off by at most a pixel.
 
-    A point on the screen never becomes a pixel of the bars.
+    This is a pixel of the screen or of the canvas, whichever is larger. A point on the screen never
+    becomes a pixel of the bars.
     """
     canvas = fit_canvas((width, height), event_scale)
     x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
@@ -92,7 +93,10 @@ def test_a_written_point_comes_back_to_its_pixel(
     ],
 )
 def test_a_consumer_finds_the_pressed_pixel_again(size: tuple[int, int]) -> None:
-    """On an enlarged screen every pixel is found, on a reduced one as many as the canvas has."""
+    """If the canvas enlarges the screen, every pixel of the screen is found again.
+
+    If the canvas reduces the screen, only as many pixels are found as the canvas has.
+    """
     canvas = fit_canvas(size, 1.0)
     pads = (canvas.pad_x, canvas.pad_y)
     for axis in (0, 1):

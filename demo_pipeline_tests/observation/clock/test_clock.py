@@ -79,7 +79,7 @@ def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> No
 
 @pytest.mark.parametrize("frames", [1, 2])
 def test_a_video_of_hardly_a_frame_is_no_evidence(tmp_path: Path, frames: int) -> None:
-    """A recorder that crashed at once left a single frame, but the log goes on."""
+    """A recorder whose video encoder crashed at once leaves one frame and a complete log."""
     folder = tmp_path / "demo"
     options = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=1))
     truth = write_recording(folder, replace(script(*MOVES), tail_ms=200), options)
@@ -116,7 +116,7 @@ class _ImageOfFrame:
 
 
 def test_points_far_outside_the_video_are_no_evidence_and_no_trouble() -> None:
-    """The log has positions on other displays, and damaged numbers."""
+    """A log may contain positions on other displays, and damaged numbers."""
     changes: Any = ChangeMap()
     random = np.random.default_rng(1)
     for number in range(60):

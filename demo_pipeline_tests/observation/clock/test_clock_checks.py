@@ -1,4 +1,4 @@
-"""Tests whether the clock holds to the end: a video that falls behind makes it less certain."""
+"""Tests that the clock becomes less certain if the video falls behind."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -34,7 +34,7 @@ HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
 
 
 def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
-    """Records 40 seconds of video; the second half shows the screen of `late_ms` earlier."""
+    """Records 40 seconds of video whose second half is late by `late_ms`."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -60,7 +60,7 @@ def test_the_uncertainty_covers_a_second_half_that_is_late(late_ms: int, tmp_pat
 
 
 def repeating(root: Path) -> Observed:
-    """Records the video of an overloaded recorder: repeated frames, and a slightly late pointer."""
+    """Records a video like an overloaded recorder, with repeated frames and a late pointer."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         random = np.random.default_rng(7)
@@ -124,14 +124,14 @@ def test_a_logged_start_outweighs_frames_that_are_as_unsure() -> None:
 
 
 def test_parts_of_a_clock_that_drifts_are_compared_at_their_own_time() -> None:
-    """A clock that is 0.1 % fast has gained 60 ms after a minute. The known drift explains this."""
+    """A clock that is 0.1 % fast gains 60 ms in a minute, which its known drift explains."""
     drifting = replace(CLOCK, rate=1.001)
     assert with_parts(drifting, [part(-60)]) == drifting
     assert with_parts(drifting, [part(0)]).uncertainty_ms == pytest.approx(60)
 
 
 def recorded(seconds: float, key_s: float, fps: int = FPS) -> RecordedVideo:
-    """Returns a video without a file, at a constant rate, with a key frame every `key_s`."""
+    """Returns a video without a file, at a constant frame rate, with a key frame every `key_s`."""
     count = round(seconds * fps)
     pts = np.arange(count, dtype=np.int64)
     keys = pts[:: round(key_s * fps)]
@@ -144,7 +144,10 @@ def parts(video: RecordedVideo, track: PointerPath, end: float) -> list[Span]:
 
 
 def moving(*stretches: tuple[float, float]) -> PointerPath:
-    """Returns the path of a pointer that moves fast in these seconds and rests otherwise."""
+    """Returns the path of a pointer that moves fast in these stretches and rests otherwise.
+
+    Each stretch has a start and an end, in seconds.
+    """
     seconds = np.concatenate([np.arange(first, last, 0.02) for first, last in stretches])
     x = np.cumsum(np.full(len(seconds), 7.0))
     return PointerPath(START_MS + seconds * 1000, x, np.zeros(len(x)))
@@ -169,7 +172,7 @@ def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
 
 
 def test_a_part_of_a_slow_video_is_longer() -> None:
-    """At 8 frames a second, with movement in two of every ten seconds, 24 moves take 15 seconds."""
+    """At 8 frames per second, and with movement in 2 of 10 seconds, 24 moves take 15 seconds."""
     track = moving(*((begin, begin + 2.0) for begin in np.arange(0, 120, 10).tolist()))
     spans = parts(recorded(120, 20, fps=8), track, 120)
     assert [span.start for span in spans] == [40, 60, 80, 100]

@@ -1,4 +1,4 @@
-"""Tests recordings in which somebody sets the clock; the video shows when later events were."""
+"""Tests recordings during which somebody sets the recorder's clock."""
 
 import json
 import shutil
@@ -33,9 +33,9 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 def stepped(
     root: Path, simulated: Simulated, at_ms: float, step_ms: int, late_ms: int = 0
 ) -> Observed:
-    """Returns the recording as observed if somebody sets its clock by `step_ms` at a time.
+    """Observes the recording after its clock was set by `step_ms` at the time `at_ms`.
 
-    Its video begins `late_ms` after the time in meta.json.
+    The video begins `late_ms` after the time in meta.json.
     """
     source, truth = simulated
     folder = root / "uploads" / "demo"
@@ -82,7 +82,7 @@ def test_actions_and_screenshots_are_those_of_the_recording(
 def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
     tmp_path: Path, simulated: Simulated
 ) -> None:
-    """The step is right after the first press. Later events show that the video is 1.7 s late."""
+    """The clock is set right after the first press. Later events show that the video is late."""
     truth = simulated[1]
     observed = stepped(tmp_path, simulated, truth.actions[0].press_ms + 1, -3_600_000, late_ms=1700)
     clock = observed.evidence.clock
@@ -99,7 +99,7 @@ def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
 
 
 def test_what_the_video_does_not_tell_is_left_out(tmp_path: Path, simulated: Simulated) -> None:
-    """After a step right before the last press, too few events follow to measure the step."""
+    """The clock is set right before the last press. Too few events follow to measure the step."""
     observed = stepped(tmp_path, simulated, simulated[1].actions[-1].press_ms - 60, -3_600_000)
     *before, last = observed.rows
     assert last["file"] is None

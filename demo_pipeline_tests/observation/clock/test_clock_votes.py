@@ -1,4 +1,4 @@
-"""Tests the clock of keyboard work, with a click and some shortcuts anywhere in the video."""
+"""Tests the clock of keyboard work, with one movement of the pointer and some shortcuts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +15,11 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath
 
 START_MS = 1_767_603_600_000.0
 SCALES = [1.0, 2.0]
-ANSWER_S = 0.14  # a slow application
+ANSWER_S = 0.14  # reaction time of a slow application, seconds
 FPS = 10
 SECONDS = 20
 SHORTCUTS = np.array([4.1, 5.45, 6.7, 8.0, 9.2, 10.9, 12.0, 13.8, 15.1, 17.3])
-MOVED_S = (2.0, 2.4)  # begin and end of the only movement of the pointer
+MOVED_S = (2.0, 2.4)  # start and end of the only movement of the pointer, seconds
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class _ImageOfFrame:
 
 
 def pointer_x(second: float) -> float:
-    """Returns the x of a pointer that moves 400 pixels to the right."""
+    """Returns the x coordinate, at a time, of a pointer that moves 400 pixels to the right."""
     return float(np.interp(second, MOVED_S, (100.0, 500.0)))
 
 
 def simulated(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeMap, Floats]:
-    """Returns the changes in a video in which each shortcut rewrites a line, and its times."""
+    """Returns the changes and the frame times of a video in which each shortcut rewrites a line."""
     changes = ChangeMap()
     for number in range(SECONDS * FPS):
         time = number / FPS
@@ -51,7 +51,7 @@ def simulated(shortcuts: Floats, *, shows_pointer: bool = True) -> tuple[ChangeM
 
 
 def logged(lag_s: float) -> tuple[PointerPath, Floats]:
-    """Returns the pointer and the shortcuts in a log whose times are later by a lag."""
+    """Returns the pointer's path and the shortcuts of a log whose times are later by `lag_s`."""
     zero = START_MS + lag_s * 1000
     seconds = np.arange(*MOVED_S, 0.02)
     track = PointerPath.through((zero + s * 1000, pointer_x(s), 100.0) for s in seconds.tolist())
@@ -68,7 +68,7 @@ def test_a_movement_and_shortcuts_tell_the_clock_however_far_the_log_is_off(lag_
     assert (clock.method, clock.event_scale) == ("inputs", 1.0)
     assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=50)
     assert clock.uncertainty_ms <= 100
-    if abs(lag_s) < 2:  # the other searches try this lag, too, but there is too little evidence
+    if abs(lag_s) < 2:  # the other searches try this lag, too, but find too little evidence
         assert clock_from_pointer(changes, track, documented, SCALES, 3.5) is None
         assert clock_from_keys(changes, frames, inputs, documented, 3.5) is None
 

@@ -87,7 +87,9 @@ def box_centre(box: InclusiveBox) -> tuple[int, int]:
 
 
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Returns a point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis.
+    """Converts a point to the argument `coordinate` of CUA-Lite's call `point`.
+
+    The result is from 0 to 1000 on each axis.
 
     Args:
         point: x and y, pixels.
@@ -97,7 +99,9 @@ def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
 
 
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Returns an inclusive box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis.
+    """Converts an inclusive box to the argument `coordinate` of CUA-Lite's call `bbox`.
+
+    The result is from 0 to 1000 on each axis.
 
     Args:
         box: left, top, right and bottom, pixels.
@@ -229,7 +233,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _typed_texts(steps: Sequence[StepFiles]) -> Iterator[str]:
-    """Yields the text of each step that types."""
+    """Yields the typed text of each step that types text."""
     for step in steps:
         if isinstance(step.action.parameters, TypeParameters):
             yield step.action.parameters.text

@@ -281,7 +281,7 @@ def read_screen(path: Path, platform: str) -> _Screen | None:
         return None
 
 
-# The reasons for which an element is left out, in the order in which they are checked.
+# The reasons to leave out an element, in the order in which they are checked.
 ELEMENT_EXCLUSIONS = (
     *("other_role", "unreadable_name", "typed_name", "not_a_leaf", "part_of_control"),
     *("outside", "clipped", "small", "large", "ambiguous", "covered", "too_many"),
@@ -297,7 +297,7 @@ _CONTROLS = frozenset(
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # elements with these roles may look like any others
-_LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are areas, not targets
+_LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are regions, not targets
 
 
 NamedElement = tuple[_ScreenNode, str]
@@ -344,8 +344,8 @@ def choose_elements(
 class _Chooser:
     """Decides which elements of a screen are left out.
 
-    The named visible elements, among which the words must be unambiguous, are called rivals. For
-    the arguments see `choose_elements`.
+    A name must be unambiguous among the named visible elements, which are called rivals. For the
+    arguments, see `choose_elements`.
     """
 
     def __init__(self, screen: _Screen, area: EdgeBox, typed: TypedTexts, min_side: float) -> None:
@@ -356,8 +356,8 @@ class _Chooser:
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
-        self._names = Counter[tuple[str, str]]()  # (key of the name, role) → number of rivals
-        self._texts = Counter[str]()  # key of words → number of rivals that the words may name
+        self._names = Counter[tuple[str, str]]()  # (normalised name, role) → number of rivals
+        self._texts = Counter[str]()  # normalised words → number of rivals with these words
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):
@@ -444,7 +444,7 @@ class _Chooser:
 
 
 def _possible_texts(node: _ScreenNode) -> set[str]:
-    """Returns a key for each text that may name a node: several texts if its role is vague.
+    """Returns the normalised words that may name a node: several texts if its role is vague.
 
     Texts are compared instead of names, because a button `Search` and a button `Search button`
     are both called `the Search button`.

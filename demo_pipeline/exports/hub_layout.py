@@ -45,7 +45,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 _GROUP_ROWS = 64  # maximum number of rows of a row group
 # Maximum size of a row group. Writers and streaming readers keep a whole row group in memory.
 _GROUP_BYTES = 32 * 2**20
-_FOOTER_BYTES = 256 * 1024  # larger than any file's footer; a footer grows with the row groups
+_FOOTER_BYTES = 256 * 1024  # upper limit of a footer's size, which grows with the row groups
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 
@@ -145,7 +145,7 @@ class HubTable:
 
 @dataclass(frozen=True, slots=True)
 class HubConfig:
-    """A configuration after it was written.
+    """A dataset configuration that was written.
 
     Attributes:
         table: description of the configuration.
@@ -239,7 +239,7 @@ def hub_card(
 
     Args:
         configs: the written configurations.
-        splits: name of a configuration → split → numbers of the split.
+        splits: name of a configuration → split → statistics of the split.
         settings: the settings of the datasets, and those of the Hub.
         out: folder of the dataset.
         privacy: see `CommittedTrajectories.privacy`.

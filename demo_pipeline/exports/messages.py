@@ -1,9 +1,9 @@
 """Exports the records of the CUDAG export as chats, in the format that qwen-vl-utils reads.
 
-In a line, the content of the system and the assistant is text. The content of the user is a list of
-parts; an image part has the path of its file. The JSON Schema of a line is generated from the
-models below, and contains their docstrings. docs/guides/trainers.md explains why the rows of the
-tables differ from the lines.
+In a JSON line, the content of a system or assistant message is text. The content of a user message
+is a list of parts; an image part contains the path of its file. The JSON Schema of a line is
+generated from the models below, and contains their docstrings. docs/guides/trainers.md explains why
+the rows of the tables differ from the lines.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -314,10 +314,10 @@ MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pi
 
 
 def _answer_fault(text: str, screen: Pixel) -> str:
-    """Returns why the text of the assistant is not a valid answer; empty if it is.
+    """Returns why the text of an assistant message is no valid answer; empty for valid answers.
 
     Args:
-        text: text of the turn.
+        text: text of the message.
         screen: largest allowed x and y of coordinates.
     """
     for prefix in (THOUGHT_LINE, ACTION_LINE):

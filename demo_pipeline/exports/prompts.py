@@ -190,7 +190,7 @@ def with_points_replaced(
 
     Args:
         reasoning: the sentence.
-        replacements: point, as written → its replacement.
+        replacements: text of a point, such as `(12, 34)` → its replacement.
         other: replacement of all other points. If it is None, other points stay unchanged.
     """
 
@@ -273,8 +273,8 @@ def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
     Args:
         instruction: the instruction of the task.
         history: lines about the earlier actions, oldest first; their markers are escaped already.
-        most: maximum number of listed actions; the latest are listed. A line with the number of
-            the other actions stands in place of them.
+        most: maximum number of listed actions. If there are more, only the latest are listed, and
+            a line before them contains the number of omitted actions.
     """
     text, _ = escape_markers(instruction)
     if not history:
@@ -295,7 +295,7 @@ def grounding_prompt(action: StepAction) -> str:
     """Returns an instruction for a single action, such as `Click the Search button`.
 
     Markers are not escaped. The result is empty if the target is unknown or has no name. It is also
-    empty for drags, keys, typed text and waits, because pointing at the target is not enough there.
+    empty for drags, keys, typed text and waits, because these actions need more than a target.
     """
     target = action.target_element
     if target is None:

@@ -105,7 +105,7 @@ class NamedFiles:
         return self.pictures[name]
 
     def _probed(self, name: str) -> ImageInfo | str:
-        """Examines an image without the cache of `picture`."""
+        """Examines an image; `picture` caches the result."""
         path = self.path(name)
         if path is None:
             return "is not a path inside the folder"
@@ -120,7 +120,7 @@ class NamedFiles:
             return str(error)
 
     def _digest(self, name: str) -> str:
-        """Returns the SHA-256 of an existing file; empty for a name that is not allowed."""
+        """Returns the SHA-256 of an existing file; empty if `path` rejects the name."""
         path = self.path(name)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path else ""
 

@@ -42,7 +42,11 @@ def built_forms(settings: Settings) -> list[Form]:
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns file of records → a text that changes with the export form or its settings."""
+    """Returns the fingerprint of each export form that needs records.
+
+    Returns:
+        Name of the form's file of records → a text that changes with the form or its settings.
+    """
     return _record_fingerprints(settings.datasets)
 
 
@@ -112,7 +116,7 @@ def _digests(out: Path) -> str:
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns the files that changed since they were written; if none did, problems of records."""
+    """Returns a problem for each changed file. If no file changed, returns problems of records."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)

@@ -63,8 +63,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-# The reason to leave out an action that has a parameter which the format document does not mention.
-# Such actions are left out only if the setting `sft_keys` is `documented`.
+# The reason to leave out an action with a parameter that is missing in the document of the
+# OSWorld-Desktopd format. Such actions are left out only if `sft_keys` is `documented`.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -154,7 +154,10 @@ def _is_inline(screenshot: str) -> bool:
 
 
 def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults of a sample; with `follow_paths`, also those of the files at its paths."""
+    """Yields the faults of a sample.
+
+    If `follow_paths` is set, the files that the sample names are checked, too.
+    """
     action = sample.output.action
     if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
@@ -578,7 +581,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _is_documented_form(settings: DatasetSettings) -> bool:
-    """Returns whether samples have only the keys that the format document mentions."""
+    """Returns whether samples have only the keys in the document of the OSWorld-Desktopd format."""
     return settings.sft_keys == "documented"
 
 
@@ -706,8 +709,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # `samples.jsonl` contains all samples, and each split has a file; `held_out.jsonl` exists only if
-# this split has samples. Paths in samples are relative to the dataset's folder. From the
-# trajectories, the folder contains only the files that samples name.
+# this split has samples. Paths in samples are relative to the dataset's folder, which contains only
+# those files of trajectories that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -1,4 +1,4 @@
-"""Decides whether a step can be exported, which depends on its screenshot and its provenance."""
+"""Decides whether a step can be exported, from the step's screenshot and provenance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

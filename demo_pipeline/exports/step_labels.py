@@ -110,11 +110,11 @@ STEP_LABELS_FORMAT = RecordFormat(StepLabelsRow, _pictures, _step_faults)
 OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 
 
-# A demonstration that was rejected for one of these reasons did not do the task.
+# If a demonstration was rejected for one of these reasons, its task was not done.
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
 # A demonstration that was rejected for one of these reasons is never exported.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # the demonstration belongs to tasks that are in two splits elsewhere
+TORN_TASK = "torn_task"  # other exports have the tasks of this demonstration in two splits
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -175,7 +175,10 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
 def _unwanted_ids(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, selection: Selection
 ) -> set[str]:
-    """Returns the ids of demonstrations that lack an approval or were rejected as `_USELESS`."""
+    """Returns the ids of demonstrations that must not be exported.
+
+    These demonstrations lack a required approval, or were rejected for a reason in `_USELESS`.
+    """
     ids = set[str]()
     for name, left_out in selection.left_out.items():
         if left_out.reason == NOT_APPROVED:

@@ -68,7 +68,7 @@ TRANSITIONS_FORMAT = RecordFormat(
 )
 
 
-_ROUNDING_MS = 1.0  # tolerance of comparisons: times of events are whole milliseconds
+_ROUNDING_MS = 1.0  # tolerance when times are compared; times of events are whole milliseconds
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:

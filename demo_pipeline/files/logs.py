@@ -11,7 +11,7 @@ from collections.abc import Callable
 from demo_pipeline.files.shown_text import plain_line
 
 LOG_ROOT = "demo_pipeline"
-# The level for zero, one and two options `--verbose`.
+# The log levels for zero, one and two `--verbose` options.
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 # The process id distinguishes the lines of parallel workers.
 _FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"

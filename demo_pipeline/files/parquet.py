@@ -52,7 +52,7 @@ class Domain:
         Args:
             column: the column that selects rows; see `given`.
             when: the values of `column` that select a row. Without them, any value except null
-                does.
+                selects a row.
         """
         return replace(self, given=column, when=when)
 
@@ -198,7 +198,8 @@ Column = tuple[str, pa.DataType, bool, str]
 """A declared column: name, type, whether values may be null, and a description with the unit."""
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
-_BATCH_CHARACTERS = 8 * 2**20  # of a row group; limits memory, because one row can take megabytes
+# Number of characters after which a row group ends. A single row can have millions of characters.
+_BATCH_CHARACTERS = 8 * 2**20
 
 
 def described_schema(

@@ -181,9 +181,9 @@ def _lines(
             yield SourceLine(_EVENTS[kind], {"button": name}, time)
         case "MouseScroll", [across, int() | float() as up, *_]:
             left_out["sideways turns of the wheel"] += bool(across)
-            if up and platform == "macos":  # pixels
+            if up and platform == "macos":  # `up` counts pixels
                 yield SourceLine("mousewheel", {"delta": up}, time)
-            elif up:  # notches
+            elif up:  # `up` counts notches
                 yield SourceLine("mousewheel", wheel(up, platform), time)
         case "MouseMove", _:
             left_out["relative movements of the mouse"] += 1

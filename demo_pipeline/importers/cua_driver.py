@@ -68,9 +68,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Returns whether a file next to the turns comes from the driver, or was added for the import.
+    """Returns whether a file may be next to the turns.
 
-    Hidden files count, too.
+    Files of the driver, import.json and hidden files may be there.
     """
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 

@@ -174,7 +174,7 @@ _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys
 
 
 class _Keys:
-    """Converts the presses and releases of keys to data of log lines; call it in order of time.
+    """Converts the presses and releases of keys, in order of time, to data of log lines.
 
     The recorder logs no character for a key in three cases: the key is dead; the key follows a dead
     key (on Windows since version 1.0.2); Ctrl, Alt or Command is held.

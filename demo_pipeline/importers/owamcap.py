@@ -236,7 +236,7 @@ class _CapturedArea:
 
     @property
     def lost(self) -> list[str]:
-        """Sentences about parts of the desktop that the recording does not show or tell."""
+        """Sentences about facts of the desktop that the recording does not contain."""
         if self._corners:
             return ["the screen outside the captured window"]
         return ["which display was captured: the display at the desktop's origin is assumed"]

@@ -91,13 +91,12 @@ class CodeReader:
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    _held_alone: bool = (
-        False  # whether no action followed since the last key in `_held` was pressed
-    )
+    # Whether no action followed since the last key in `_held` was pressed.
+    _held_alone: bool = False
     # Position and button of a press that was not released yet; None if no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
-    _slept: float = 0.0  # seconds
+    _slept: float = 0.0  # total duration of `sleep` in the current program, seconds
 
     def read(self, code: str) -> list[SourceAct]:
         """Returns the actions of a program; an empty list if the program only moves the pointer.
@@ -242,7 +241,7 @@ class CodeReader:
             self._act(turn)
 
     def _type(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds the typed text, or the key presses one after the other, of a call."""
+        """Adds the text that a call types, or the keys that it presses one after the other."""
         value = given.get("keys" if name == "press" else "message")
         presses = int(given.get("presses", 1))
         if presses > _MOST_ACTS:
@@ -263,7 +262,7 @@ class CodeReader:
                     self._press(key, 1)
 
     def _text(self, text: str) -> None:
-        """Adds a typed text; joins it with the last action of this program if that typed text."""
+        """Adds typed text; extends the last action of this program if that action typed text."""
         if self._goes_on():
             text = self._acts.pop().values["text"] + text
         if text:

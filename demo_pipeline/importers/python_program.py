@@ -92,7 +92,7 @@ class PythonProgram:
         """Returns the value of a literal, a variable, or arithmetic with these.
 
         Raises:
-            UnreadCodeError, ValueError: any other expression.
+            UnreadCodeError, ValueError: the expression is of another kind.
         """
         match node:
             case ast.Name(id=name) if name in self._variables:

@@ -13,9 +13,8 @@ from typing import Any
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.keyboard_layouts import COMBINING, accented
 
-UNNAMED_SOURCE_KEY = (
-    "Unknown(0)"  # the logged name of a key of which neither name nor code is known
-)
+# The logged name of a key whose name and code are both unknown.
+UNNAMED_SOURCE_KEY = "Unknown(0)"
 _FIRST_FUNCTION_KEY = 0x70
 _FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60

@@ -55,13 +55,12 @@ class SourceRecording(SourceFacts):
 
     Attributes:
         recorded_at: start of the video, with time zone, as exact as the source allows.
-        lines: the lines of input_log.jsonl. Mouse positions are between 0 and `screen`.
+        lines: the lines of input_log.jsonl; for mouse positions, see `screen`.
         video: the files of the video, in order.
         video_zero_ms: start of the video on the clock of `lines`, epoch milliseconds. None if the
-            source has no exact time; the pipeline then finds the start by comparing frames and
-            events.
-        screen: width and height of the area of mouse positions. If it is None, mouse positions are
-            pixels of the video.
+            source has no exact time; the pipeline then measures the start in the frames.
+        screen: width and height of the screen in the unit of mouse positions. None if mouse
+            positions are pixels of the video.
         arch: the computer's architecture; empty if not recorded.
         version: the recorder's version; empty if not recorded.
     """

@@ -195,9 +195,8 @@ class TestCovered:
     def test_by_an_open_list_that_is_wider_than_its_items(self, tmp_path):
         items = [save((100, 131 + 30 * row, 60, 30), f"Item {row}", "menuitem") for row in range(3)]
         choice = element("combobox", "City", (100, 100, 300, 30), *items)
-        slider = save(
-            (300, 150, 90, 20), "Price", "slider"
-        )  # covered by the list, but not by its items
+        # The open list covers the slider, but the list's items do not.
+        slider = save((300, 150, 90, 20), "Price", "slider")
         texts, left_out = chosen(tmp_path, window(choice, slider))
         assert "the Price slider" not in texts
         assert left_out["covered"] == 1

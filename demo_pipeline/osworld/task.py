@@ -107,7 +107,7 @@ class OsworldTask(Document):
     Attributes:
         snapshot: name of the initial state of the environment. In published tasks, this is the name
             of the main application.
-        source: one or several URLs from which the task comes, or None.
+        source: where the task comes from, as one or several texts such as URLs; may be None.
         config: the steps that prepare the initial state.
         related_apps: normalised names of applications, without duplicates. The original names are
             in `related_apps_raw`.
@@ -141,7 +141,7 @@ class OsworldTask(Document):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The URLs in `source` as a tuple."""
+        """The texts in `source` as a tuple."""
         if isinstance(self.source, str):
             return (self.source,)
         return tuple(self.source or ())
@@ -167,7 +167,7 @@ class RiskTask(OsworldTask):
 
     Attributes:
         halfway_config: the steps that create the risk.
-        risk_evaluator: evaluates the reaction; see `Evaluator`.
+        risk_evaluator: how the reaction is evaluated, see `Evaluator`.
     """
 
     halfway_config: Setup = Field(default_factory=list)

@@ -373,8 +373,9 @@ def read_task_folder(root: Path) -> _TaskFolder:
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
     """Reads the tasks in the files of a folder, sorted by path.
 
-    A file with the same task id as an earlier file gets a warning. If test lists exist but do not
-    contain an invalid file, its problems are only warnings, because it may be notes or a template.
+    A file with the same task id as an earlier file gets a warning. Problems of an invalid file are
+    only warnings if the file may be notes or a template: test lists exist but do not contain the
+    file, or its name is template.json.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []
@@ -392,7 +393,7 @@ def entries(folder: _TaskFolder) -> list[_TaskEntry]:
 
 
 def validate_task_folder(root: Path) -> list[Problem]:
-    """Returns the problems of a folder and its task files, for example that it has no tasks."""
+    """Returns the problems of a folder and its task files. A folder without tasks is an error."""
     folder = read_task_folder(root)
     problems = [*folder.problems]
     if not folder.files and all(problem.code == "no_tasks" for problem in problems):

@@ -106,7 +106,7 @@ class Detectors:
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Returns the texts in which `find` may find something, by a quick search."""
+        """Selects, by a quick search, the texts in which `find` may find something."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)
@@ -259,7 +259,7 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _tokens(text: str) -> Iterator[PrivateSpan]:
-    """Yields the tokens of web services, extended up to a character that tokens never contain."""
+    """Yields the tokens of web services, each extended over all characters of a token."""
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return
     for kind, expression in _token_expressions():

@@ -109,10 +109,10 @@ class PrivateTexts:
                 letters.append(("\n", number))
 
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
-        """Searches the joined texts of the last typing actions, and remembers secrets in pieces.
+        """Finds secrets in the joined texts of several typing actions, and remembers their pieces.
 
-        Each earlier action is tried as the first one; the last action is always included. The texts
-        are also searched without white space, but then only for kinds with check digits.
+        The texts from each earlier action up to the last one are joined. They are also searched
+        without white space, but then only for kinds with check digits.
 
         Args:
             letters: typed letters, each with the number of its action.

@@ -167,7 +167,7 @@ class Redaction:
                 self._changed_texts.add(text)
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yields each text of a file, after the node or key that contains the text."""
+        """Yields (place, text) for each text of a file. The place is a node or a key."""
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
@@ -267,7 +267,7 @@ class Redaction:
     # --- trees and screenshots
 
     def _find_in_tree(self, name: str, tree: Any) -> None:
-        """Covers private windows, and leaf nodes whose name consists by half or more of secrets."""
+        """Covers private windows, and leaf nodes if secrets make up at least half of the name."""
         screenshot = name.replace("ui_tree.json", "screenshot.png")
         for node, depth in _nodes(tree):
             text = node.get("name") or ""
@@ -353,7 +353,7 @@ class Redaction:
             self._boxes[name] = [(0, 0, screenshot.shape[1], screenshot.shape[0])]
 
     def _private_lines(self, lines: Sequence[TextLine]) -> Iterator[tuple[TextLine, PrivateSpan]]:
-        """Yields each private span of the recognised lines, after the line that contains it.
+        """Yields (line, span) for each private span of the recognised lines.
 
         A secret that continues in the next line is yielded for both lines.
         """
@@ -428,7 +428,7 @@ class Redaction:
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
         """Maps each document with private text to a function that writes the redacted copy.
 
-        Documents are the JSON files and provenance.parquet; they are named by their path.
+        Documents are JSON files and provenance.parquet. The keys are their paths.
         """
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
@@ -475,7 +475,7 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 
 
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
-    """Yields each text of a JSON document, after its place.
+    """Yields (place, text) for each text of a JSON document.
 
     The place consists of the `id` of the innermost object with an id, a dot, and the text's key.
     """

@@ -35,7 +35,7 @@ def tone_mapped(codes: np.ndarray[Any, np.dtype[np.uint16]], decoded: Any) -> _P
     """Returns the sRGB pixels of an HDR frame, (height, width, 3) uint8.
 
     Args:
-        codes: (height, width, 3) RGB of the HDR frame, 16 bits a sample.
+        codes: (height, width, 3) RGB of the HDR frame, 16 bits per sample.
         decoded: the decoded frame (`av.VideoFrame`), which names its transfer characteristics and
             colour primaries.
     """

@@ -70,7 +70,7 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer arrived at its position at `time`; both in video seconds."""
+        """Returns when the pointer arrived at the position that it has at `time`, video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:

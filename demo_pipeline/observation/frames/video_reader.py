@@ -201,10 +201,10 @@ def _graph(  # noqa: PLR0917 - the form of a frame
     """Returns a filter graph that converts frames, with the scaler settings of PyAV's `reformat`.
 
     Args:
-        width, height: of the frames, pixels.
-        pixels: their pixel format.
-        colours, levels: their colour space and colour range, as numbers of FFmpeg.
-        result: the pixel format after the conversion.
+        width, height: size of the frames, pixels.
+        pixels: pixel format of the frames.
+        colours, levels: colour space and colour range of the frames, as FFmpeg's numbers.
+        result: pixel format after the conversion.
     """
     graph = Graph()
     source = (
@@ -383,7 +383,7 @@ def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
 def _key_before(packets: VideoPackets, pts: int) -> int:
     """Returns the presentation time of the last key frame up to `pts`.
 
-    If there is none so early, returns that of the video's first key frame.
+    If all key frames are later, returns the time of the first key frame.
     """
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])

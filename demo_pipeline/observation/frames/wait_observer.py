@@ -72,8 +72,9 @@ class _IntervalRecord:
     def end(self) -> float:
         """When the observation of the interval ends, video seconds.
 
-        This is the start of the second action. If the second action is keys, the observation lasts
-        `TOGETHER_S` longer, so that it includes the effect of the keys.
+        This is the start of the second action. If the interval has no `place`, for example because
+        the second action is keys, the observation includes the action's effect: it lasts
+        `TOGETHER_S` longer.
         """
         if self.interval.place is not None:
             return self.interval.until
@@ -118,7 +119,7 @@ class _IntervalRecord:
             self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
-        """Returns the changes; None if the interval had no frames before or after it."""
+        """Returns the changes; None if a frame from before or after the interval is missing."""
         first = self._first
         last = self._last
         if first is None or last is None:

@@ -72,8 +72,8 @@ class Interval:
         limit: frames up to this time show the screen before the second action.
         until: when the second action began.
         place: box around the press of the second action, video pixels. None for keys, and for a
-            scroll where the first action was pressed: the scrolled content then matters more than
-            the pointer's position.
+            scroll at the place of the first press. For these, the cells that the second action
+            changes are used instead of a box.
         pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
         origin: box around the press of the first action, video pixels; None for keys.
@@ -97,7 +97,8 @@ class IntervalChanges:
 
     Attributes:
         interval: the time between the two actions.
-        place: cells at the press of the second action; for keys, the cells that the keys changed.
+        place: cells at the press of the second action. If the interval has no `place`, the cells
+            that the second action changed.
         early: cells that changed soon after the first action, as its own effect.
         late: the later changes, each with its time in video seconds.
         hovered: cells whose last change was beside the pointer, soon after the pointer arrived.
@@ -167,8 +168,9 @@ def may_be_wait(changes: IntervalChanges) -> bool:
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """Returns when new content at the place of the second action came to rest; None without it.
+    """Returns when new content at the place of the second action came to rest.
 
+    Returns None if there is no such content.
     This is case 1 of `rest_after_answer`.
     """
     changed = np.zeros_like(place)
@@ -344,7 +346,7 @@ def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cel
 
 
 def filled_between(cells: Cells) -> Cells:
-    """Returns the cells with gaps filled that are as narrow as those in a table."""
+    """Fills gaps between the cells that are at most as wide as the gaps in a table."""
     if not cells.any():
         return cells
     rows, columns = cells.shape
@@ -357,7 +359,7 @@ def filled_between(cells: Cells) -> Cells:
 
 
 def columns_of(cells: Cells) -> Cells:
-    """Returns the full columns of the map, from the first to the last one with a true cell."""
+    """Returns a map that is true from the first to the last column with a true cell."""
     columns = np.flatnonzero(cells.any(axis=0))
     window = np.zeros_like(cells)
     if len(columns):
@@ -374,7 +376,7 @@ def union(maps: Iterable[Cells], like: Cells) -> Cells:
 
 
 def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> Cells:
-    """Returns the cells that changed within `TOGETHER_S` of `when`; `like` is any map."""
+    """Returns the cells that changed within `TOGETHER_S` of `when`, as a map shaped like `like`."""
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 

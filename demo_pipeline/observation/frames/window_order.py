@@ -26,10 +26,12 @@ GHOST_SHARE = 0.5
 
 
 def front_of(detail: Luma, windows: Sequence[PixelBox]) -> int | None:
-    """Returns the index of the window in front of all others; None if the frame does not show it.
+    """Returns the index of the window that is in front of all others.
+
+    Returns None if the frame does not show which window is in front.
 
     Args:
-        detail: (rows, columns), as `ScreenDetail.detail`.
+        detail: the screen (rows, columns), as in `ScreenDetail.detail`.
         windows: boxes that overlap at a point, video pixels.
     """
     for number, window in enumerate(windows):
@@ -51,7 +53,7 @@ def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
 def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | None:
     """Returns the visible share of the part of a window's border that is inside another window.
 
-    None if no part of the border is inside the other window.
+    Returns None if no part of the border is inside the other window.
     """
     steps = [*_borders(detail, window, other), *_borders(detail.T, _turned(window), _turned(other))]
     return float(np.concatenate(steps).mean()) if steps else None

@@ -162,7 +162,7 @@ def _with_rim(screenshot: Grey, box: Bounds) -> Grey | None:
 
 
 def _ink(part: Grey) -> int:
-    """Counts the pixels whose grey level differs clearly from the most frequent one."""
+    """Counts the pixels that differ from the background by more than `WRITTEN_LEVELS`."""
     background = np.full_like(part, np.bincount(part.ravel()).argmax())
     return int(np.count_nonzero(cv2.absdiff(part, background) > WRITTEN_LEVELS))
 

@@ -193,7 +193,8 @@ def _is_empty_window(tree: StepTree, window: int) -> bool:
 def focused_node(tree: StepTree) -> Element | None:
     """Returns the element that the scan calls focused.
 
-    Returns None if there is none, or if it is a window or a document.
+    Returns None if there is no such element, or if it is the desktop, a window, or a panel that
+    cannot have the focus itself.
     """
     focused = tree.focused
     if focused is None or tree.roles[focused] in {"desktop", "window"}:

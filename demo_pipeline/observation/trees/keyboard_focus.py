@@ -6,8 +6,8 @@ There are five kinds of evidence:
    focus between the two scans, unless an action may have moved the focus away (departures.py).
 2. A click or the Tab key moved the focus, and no later action may have moved it.
 3. Typed text appeared in a field.
-4. A screenshot shows a focus ring around an element, or a lit choice in an open list or menu
-   (focus_rings.py).
+4. A screenshot shows a focus ring around an element, or a highlighted choice in an open list or
+   menu (focus_rings.py).
 5. A dialog opened, and its first focusable element got the focus.
 
 While a menu or dialog is open, it receives the keys. In doubt, keys have no target.
@@ -589,7 +589,7 @@ class KeyboardFocus:
         self._ring = None  # the click removes the ring
 
     def _record_tab(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Records that Tab moved the focus on from the previous element, if that one is known."""
+        """Records that Tab moved the focus to the next element, which may be unknown."""
         start = self._stop
         if self._list is not None:
             start = (self._list,)
@@ -674,7 +674,7 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a tool bar's button, whose frame is no ring but means "on"."""
+    """Returns whether a node is a button of a tool bar, whose frame shows that it is on."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))

@@ -308,7 +308,7 @@ class StepTargets:
         return any(Contradiction(place, is_popup=False).is_near(x, y) for place in places)
 
     def _previous_tree(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
-        """Returns the tree of the scan before the current one; None if it does not exist."""
+        """Returns the tree of the scan before the current one; None if there is no usable scan."""
         previous = current.previous
         return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 

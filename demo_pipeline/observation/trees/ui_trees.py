@@ -196,7 +196,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 class _TreeWriter:
-    """Writes the trees of actions. Successive actions with the same tree share a hard link."""
+    """Writes the trees of actions. If successive actions have the same tree, the file is linked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -201,7 +201,7 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
         if recording.video_zero_ms is not None:
             first = recording.video_zero_ms + video.first_s * 1000
             # Recorders log the messages of ffmpeg. One of these messages contains the start time of
-            # the video, which the pipeline reads from the log. An equal line is written here.
+            # the video, which the pipeline reads from the log. This line has the same form.
             text = f"start: {first / 1000:.6f} (of the first frame, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))

@@ -53,8 +53,8 @@ class Canvas:
     the stretch.
 
     Attributes:
-        width, height: of the canvas, pixels.
-        video_width, video_height: of the video as a player shows it, pixels.
+        width, height: size of the canvas, pixels.
+        video_width, video_height: size of the video as a player shows it, pixels.
         event_scale: vertical video pixels per unit of event space.
         scale: canvas pixels per vertical video pixel.
         pad_x, pad_y: width of the left and height of the upper black bar on the canvas, canvas

@@ -36,8 +36,8 @@ _MIN_DIFFERING = 24
 # In a video with large redraws, 24 moves fitted a wrong clock with a scale of 1.75 and a lag of
 # 2.4 s. The right clock has a scale of 1.0 and a lag of 0.03 s.
 _MIN_SURPRISE = 16.0
-# Maximum share of the cells that a redraw counts with, even if it changed more of them. Without
-# this limit, one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
+# A redraw counts as at most this share of the cells, even if it changed more of them. Without this
+# limit, one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
 _REDRAWN = 0.98
 # The score of a lag is the share of the moves that the video confirms at this lag.
 _MIN_SCORE = 0.3  # the best lag needs at least this score
@@ -85,7 +85,7 @@ def clock_from_pointer(
     return None
 
 
-def _clock(  # noqa: PLR0917 - those of `clock_from_pointer`
+def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
     changes: ChangeMap,
     differing: ChangeMap,
     track: PointerPath,
@@ -212,11 +212,12 @@ class Moves:
         return np.diff(total[self._starts])
 
     def _ratios(self, scale: float) -> Floats:
-        """(moves of all lags,) log-likelihood ratio of "the lag is right" to "it is not".
+        """Returns for each move the log-likelihood ratio of "its lag is right" to "it is wrong".
 
-        At a right lag, every second move is confirmed. At a wrong lag, the probability that a move
-        is confirmed is the share of the screen that changed. A redraw of the whole screen therefore
-        confirms every move and proves nothing.
+        The result has the moves of all lags, one lag after the other. At the right lag, every
+        second move is confirmed. At a wrong lag, the probability that a move is confirmed is the
+        share of the screen that changed. A redraw of the whole screen therefore confirms every
+        move and proves nothing.
         """
         packed = self._changes.packed()
         cells = int(np.prod(self._changes.shape))
@@ -226,7 +227,7 @@ class Moves:
         return np.asarray(np.log(0.5 / np.where(hits, by_chance, 1 - by_chance)), float)
 
     def _hits(self, scale: float, packed: np.ndarray[Any, np.dtype[np.uint8]]) -> Cells:
-        """(moves of all lags,) whether the move is confirmed."""
+        """Returns whether each move is confirmed, for the moves of all lags."""
         track = self._track
         rows, columns = self._changes.shape
         row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
@@ -265,7 +266,7 @@ def _moves_at_lag(
 def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Clock | None:
     """Returns the clock at the lag with the largest share of confirmed moves.
 
-    None if no lag with at least `min_moves` moves stands out.
+    Returns None if no lag with at least `min_moves` moves stands out.
     """
     lags = moves.lags
     frame_s = moves.frame_s
@@ -329,8 +330,8 @@ _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are bes
 _MIN_ANSWERED = 0.4  # least share of the keys that must be followed by a change
 # Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
 # and a chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
-_ECHO_S = 0.03  # assumed for the clock
-_SLOW_ECHO_S = 0.1  # covered by the uncertainty of the clock
+_ECHO_S = 0.03  # assumed when the clock is computed
+_SLOW_ECHO_S = 0.1  # longest time that the uncertainty of the clock covers
 # Percentile of the intervals between frames that is used as the usual interval. The median would be
 # too long for recorders with a variable frame rate, which leave out frames.
 _USUAL_FRAME = 10
@@ -418,8 +419,8 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
     """Whether the best lag is far better than an average lag, its rivals and the lags beside it.
 
     Args:
-        lags: seconds.
-        nats: (lags,) log-likelihood ratios minus that of an average lag.
+        lags: the lags, seconds.
+        nats: (lags,), log-likelihood ratios minus the ratio of an average lag.
         top: index of the best lag.
     """
     distance = np.abs(lags - lags[top])
@@ -488,7 +489,7 @@ class Bins:
 
 
 def _changed_bands(changes: ChangeMap) -> Cells:
-    """(frames - 1, bands): whether any cell in a band of the screen changed."""
+    """Returns whether any cell in each band of the screen changed, as (frames - 1, bands)."""
     rows, columns = changes.shape
     packed = changes.packed()
     cells = np.unpackbits(packed, axis=1, count=rows * columns).reshape(len(packed), rows, columns)
@@ -498,11 +499,11 @@ def _changed_bands(changes: ChangeMap) -> Cells:
 
 
 def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
-    """(lags,): log-likelihood ratio of "keys make changes likelier" to "keys make no difference".
+    """Returns for each lag the log-likelihood ratio of "keys cause changes" to "they do not".
 
     The ratio grows with the number of keys and with how well they predict the changes. It is 0
-    where keys make changes less likely. Arguments are results of `Bins`: `typed` (lags, bins) and
-    `changed` (bins,).
+    where keys make changes less likely. Both arguments come from `Bins`: `typed` is (lags, bins),
+    and `changed` is (bins,).
     """
     count = float(len(changed))
     changing = float(changed.sum())
@@ -582,8 +583,8 @@ def _changes_near(
 ) -> list[tuple[float, Floats]]:
     """Returns for each press its time by the documented clock, and the times of reactions near it.
 
-    Both are video seconds. Presses that lie outside the decoded stretches at every lag are left
-    out.
+    All times are video seconds. Presses that lie outside the decoded stretches at every lag are
+    left out.
     """
     times = np.array(changes.times)
     packed = changes.packed()
@@ -610,7 +611,7 @@ def _changes_near(
 
 
 def _is_followed(press: float, onsets: Floats, lags: Floats) -> Floats:
-    """(lags,): 1.0 where a reaction follows the press within `_REACTION_S`, else 0.0."""
+    """Returns 1.0 for each lag at which a reaction follows within `_REACTION_S`, otherwise 0.0."""
     pressed = press - lags
     after = np.searchsorted(onsets, pressed + _REACTION_S, side="right")
     followed: Floats = (after > np.searchsorted(onsets, pressed, side="right")).astype(np.float64)

@@ -30,7 +30,7 @@ from demo_pipeline.observation.frames.video_reader import (
     Span,
 )
 
-WORTH_S = 10.0  # a shorter rest of the video is not checked, seconds
+WORTH_S = 10.0  # seconds; a shorter rest of the video is not checked
 PART_S = 30.0  # seconds of video per checked part; videos slip by 1 or 2 frames in 90 s
 MAX_PARTS = 4  # maximum number of checked parts, whose frames are decoded again for screenshots
 PART_MOVES = 24  # moves between frames in a checked part; twice the minimum for finding a lag
@@ -366,7 +366,10 @@ class ClockSearch:
         return parts
 
     def _moving(self, clock: Clock) -> Any:
-        """(frames - 1,) whether the pointer moves between two frames, according to the log."""
+        """Returns whether the pointer moves after each frame except the last, by the log.
+
+        The result is (frames - 1,).
+        """
         track = self.track
         frames = self.video.times
         if not len(track.times):

@@ -43,7 +43,7 @@ _FINE_STEP_S = 0.004  # seconds between two lags
 _PLATEAU_NATS = 3.0  # a lag whose score is lower by this much is twenty times less likely
 # Seconds from an input to the reaction in the video. Each is tried for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
-_LAGS_AT_ONCE = 2000  # lags; limits the memory of a search in hours of video
+_LAGS_AT_ONCE = 2000  # lags that are tested at once; limits the memory for hours of video
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -67,7 +67,7 @@ def answered_inputs(inputs: Sequence[Input]) -> Floats:
     return np.array(sorted(times), float)
 
 
-def clock_from_inputs(  # noqa: PLR0917 - what is compared, and the lags
+def clock_from_inputs(  # noqa: PLR0917 - the data that is compared, and the lags
     changes: ChangeMap,
     frames: Floats,
     track: PointerPath,
@@ -143,7 +143,7 @@ class _InputVotes:
         return nats
 
     def _is_moving(self, lags: Floats) -> Cells:
-        """(lags,): whether the pointer moves at all in the decoded stretches."""
+        """Returns for each lag whether the pointer moves at all in the decoded stretches."""
         track = self.track
         events = track.times / 1000 - self.documented.origin_ms / 1000
         frames = np.array(self.changes.times)

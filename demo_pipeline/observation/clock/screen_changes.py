@@ -73,7 +73,7 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 
 
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
-    """Returns the desktops that have the same size as the recorded screen.
+    """Returns the desktops whose size is also the size of the recorded screen at that time.
 
     A desktop may span several displays. The result is therefore empty if no desktop has the size of
     `base`, the canvas at the start of the recording. A desktop that is only wider or only taller
@@ -301,7 +301,10 @@ class ScreenWatch:
             self._is_suspicious = True
 
     def finish(self) -> None:
-        """Adds a part for a change of size near the end of the video, after the last frame."""
+        """Adds the parts for a change of size that was not yet certain when the video ended.
+
+        Call it after the last frame.
+        """
         if not self._is_suspicious:
             return
         change = self._evidence.change()

@@ -41,7 +41,7 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 PRESSED_PX = 16  # video pixels compared above and below a press; about the height of a menu line
 ROW_PX = 120  # video pixels compared to the left and right of a press, with letters of its line
 MOST_RESTS = 8  # maximum number of rests that are compared for a press; the latest are taken
-# Correlation of a row before and during a rest from which on the row counts as only highlighted. A
+# Minimum correlation of a row before and during a rest for the row to count as only highlighted. A
 # highlighted row keeps its letters. The value is an estimate.
 LIT_LIKENESS = 0.8
 # Maximum share of the opened content that may change until the press. A highlighted row changes a

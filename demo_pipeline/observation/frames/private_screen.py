@@ -212,7 +212,10 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode: at lock chords, at later actions, and at unanswered keys."""
+        """Yields the spans to decode: at lock chords, at later actions, and at some keys.
+
+        These are the keys after which the packets do not show a change.
+        """
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)

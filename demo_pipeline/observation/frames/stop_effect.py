@@ -16,7 +16,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
 CUT_OFF_S = 0.3  # seconds; a press this close to the end of the video may have ended the recording
-STOP_BY_CLICK_S = 2.0  # seconds; a click earlier before the end did not stop the recorder
+STOP_BY_CLICK_S = 2.0  # seconds; a click further from the end of the video did not stop it
 CLICK_CELLS = 1  # changed cells in the smallest effect of a click, a check mark on a small screen
 BLINK_S = 1.5  # seconds before the press; content that blinks by itself changes in this time
 # Share of all cells. If a larger share changes right before the press, too little of the screen is
@@ -28,8 +28,9 @@ class StopEffect:
     """The observer that looks for an effect of the last action until the end of the video.
 
     Any change of the screen is an effect, however small. Cells that already changed right before
-    the press are ignored, unless they are at the pointer: they show a text cursor, a clock or a
-    spinner. If the action is a shortcut, changes around the pointer are ignored, too.
+    the press are ignored, because they may show a text cursor, a clock or a spinner. (Earlier
+    changes around the pointer do not count for this.) If the action is a shortcut, all changes
+    around the pointer are ignored, too.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of

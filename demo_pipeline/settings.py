@@ -2,8 +2,9 @@
 
 A setting is read from the environment (`DEMO_PIPELINE_STORE`,
 `DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), otherwise from a TOML file. The file is
-`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another. If neither
-has the setting, its default applies. Unknown names in the environment or in the file are errors.
+`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another file. If
+neither has the setting, its default applies. Unknown names in the environment or in the file are
+errors.
 
 The class variables of a section are constants, with their unit and origin. Other constants are in
 the module that uses them.
@@ -59,7 +60,7 @@ class Section(BaseModel):
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # removed settings that were `UNHASHED`
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 of the values, for the recipes of outputs that depend on them."""
+        """Returns the SHA-256 of the section's values, for recipes of outputs that depend on it."""
         fields = type(self).model_fields
         unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
         values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
@@ -210,7 +211,7 @@ class DatasetSettings(Section):
     # Number of previous actions that a prompt describes; older actions are only counted. A prompt
     # with a screenshot of 2,700 tokens then fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
-    cudag_scroll_sign: ClassVar[str] = "up"  # direction of a scroll with positive `pixels`
+    cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
 
     # Tolerances of coordinates in the export `cudag`, in RU: thousandths of the width or height.

@@ -1,7 +1,7 @@
 """The types that declare a stage: its inputs, its build function, its checks, and its description.
 
-A stage either processes a single demonstration, and runs for each, or builds a dataset from all of
-them. Each stage is declared once, in the package of its subject, and listed in `runs/stages.py`.
+A stage either runs once for each demonstration, or builds a dataset from all demonstrations. Each
+stage is declared once, in the package of its subject, and listed in `runs/stages.py`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -77,7 +77,7 @@ class Check(Generic[AnyInputs]):
     compared: tuple[str, ...] = ()
 
     def counts(self, summary: Summary) -> dict[str, int]:
-        """Returns each key in `compared` with its number of items, for an output's summary."""
+        """Returns key in `compared` → number of compared items, read from an output's summary."""
         counts = dict[str, int]()
         for name in self.compared:
             value = summary.get(name, 0)
@@ -203,7 +203,7 @@ class Stage(Generic[AnyInputs]):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingExport(Generic[AnyInputs]):
-    """A training export: the stage that builds the dataset, and declarations only for exports.
+    """A training export: its stage, and declarations that other datasets do not need.
 
     Attributes:
         stage: the export's stage, which is built only if `datasets.exports` contains `name`.

@@ -1,7 +1,7 @@
 """Executes Dagster runs in worker processes on this machine.
 
-The process of the command sends tasks to the workers, and reads the results of demonstrations from
-the store. Only the workers import Dagster, because the import takes a second.
+The command's process sends tasks to the workers, and reads the results of demonstrations from the
+store. Only the workers import Dagster, because the import takes a second.
 """
 
 import logging
@@ -36,10 +36,10 @@ class WorkerTask:
         kind: `prepare` registers demonstrations as partitions and closes the runs of killed
             processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job of
             datasets. `cancel` closes the runs of workers that this command has ended.
-            names: the ids of demonstrations, or the name of the job.
-            force: whether outputs that are up to date are built again.
-            is_alone: whether no other task runs at the same time, although several workers are
-                allowed. The task may then use a second processor.
+        names: the ids of demonstrations, or the name of the job.
+        force: whether outputs that are up to date are built again.
+        is_alone: whether no other task runs at the same time, although several workers are
+            allowed. The task may then use a second processor.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]

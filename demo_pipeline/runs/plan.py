@@ -41,12 +41,12 @@ Reasons = Sequence[tuple[str, str]]
 class Plan:
     """The outputs that a run would build.
 
-    The first output of a demonstration is stale for certain. A later output may turn out to be
-    unchanged once its inputs are built.
+    The first output listed for a demonstration is certainly stale. A later output may turn out to
+    be unchanged once its inputs are built.
 
     Attributes:
-        demonstrations: id → stages with reasons.
-        datasets: the stages of datasets with reasons.
+        demonstrations: id → the stages to build, with reasons.
+        datasets: the dataset stages to build, with reasons.
     """
 
     demonstrations: Mapping[str, Reasons]
@@ -97,7 +97,7 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
     """Returns why an output would be built.
 
-    If settings changed, the reason names them. It cannot if no build stored the earlier values.
+    If settings changed, the reason names them, provided that a build stored their earlier values.
     """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"

@@ -175,7 +175,8 @@ def _quarantined_ids(store: Store) -> set[str]:
 def _keys(store: Store, demonstration: str) -> list[str]:
     """Returns the keys of the records of a demonstration.
 
-    There is more than one only after a process was killed between writing and deleting.
+    There are several only if a process was killed after writing a record, and before deleting
+    the older ones.
     """
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]

@@ -13,7 +13,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.versions import CheckOutcome, Version, VersionName
 
-# Reason why a dataset leaves a demonstration out → noun for people
+# Reason why a dataset leaves a demonstration out → noun in messages
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
     "broken": "damaged demonstration",

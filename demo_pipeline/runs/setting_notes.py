@@ -38,7 +38,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
 
 
 def section_values(settings: Settings, section: Section) -> Values:
-    """Returns the values of a section that are part of its fingerprint."""
+    """Returns the settings of a section that are part of its fingerprint, with their values."""
     name = next((name for name, value in settings if value is section), "")
     values = section.model_dump(mode="json", exclude=set(section.UNHASHED))
     values |= section.REMOVED
@@ -46,7 +46,7 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """Returns the values with this fingerprint; None if no build has stored them."""
+    """Returns the settings with this fingerprint and their values; None if none are stored."""
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:

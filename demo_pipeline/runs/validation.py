@@ -184,7 +184,7 @@ _READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
-LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories takes a fifth
+LARGEST_DOCUMENT = 256 * 2**20  # bytes; five times the size of an index of 100,000 trajectories
 FORMATS: Mapping[str, ValidatedFormat] = {
     known_format.name: known_format
     for known_format in (
@@ -293,7 +293,10 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Returns whether a file is sparse: a part of it was never written. No real text is."""
+    """Returns whether a file is sparse, that is, has a part that was never written.
+
+    Real text files are not sparse.
+    """
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size

@@ -416,9 +416,9 @@ class Bucket:
     # is the name of the version's folder.
 
     def pointer(self, output: str) -> str | None:
-        """Returns the place to which the pointer of an output leads; None if it has no pointer.
+        """Returns the folder name of the published version; None if the output has no pointer.
 
-        The version at this place may be missing.
+        The version itself may be missing.
         """
         data = self.read(f"{POINTERS}{output}") or b""
         place = data.decode("ascii", "replace").rstrip("\n")
@@ -507,7 +507,7 @@ class Bucket:
     def discard(self, version_path: str) -> None:
         """Removes a version.
 
-        The manifest is removed first, so that no reader takes the remaining files for a version.
+        The manifest is removed first, so that no reader uses a version with missing files.
         """
         self.delete(f"{VERSIONS}{version_path}/{MANIFEST}")
         self.delete_all(f"{VERSIONS}{version_path}/{CONTENT}")

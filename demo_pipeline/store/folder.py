@@ -246,7 +246,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Returns whether a key has only visible names, and no link in it leads out of the root."""
+        """Returns whether a key has only visible names, and no link on the way leaves the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -295,16 +295,17 @@ class Folder:
         return f"{self.root}/{_VERSIONS}/{version_path}/{CONTENT}"
 
     def pointer(self, output: str) -> str | None:
-        """Returns the place to which the pointer of an output leads; None if it has no pointer.
+        """Returns the folder name of the published version; None if the output has no pointer.
 
-        The version at this place may be missing.
+        The version itself may be missing.
         """
         return self._target(f"{self.root}/{output}", output)
 
     def _target(self, link: str, output: str) -> str | None:
-        """Returns the place to which a link leads, without testing whether the version exists.
+        """Returns the folder name of the version to which a link leads.
 
-        Returns None if `link` is not a link to the content of a version of `output`.
+        The version may be missing. Returns None if `link` is not a link to the content of a version
+        of `output`.
         """
         try:
             text = os.readlink(link)  # noqa: PTH115 - faster; it is called for every trajectory
@@ -492,7 +493,7 @@ class Folder:
     def discard(self, version_path: str) -> None:
         """Removes a version.
 
-        The manifest is removed first, so that no reader takes the remaining files for a version.
+        The manifest is removed first, so that no reader uses a version with missing files.
         """
         with suppress(FileNotFoundError):
             (self.root / _VERSIONS / version_path / MANIFEST).unlink()
@@ -665,7 +666,7 @@ def make_locked_folder(path: Path) -> int:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Locks a draft during the block, and gives whether it could be locked.
+    """Tries to lock a draft during the block; gives whether this succeeded.
 
     Gives False if a living process of this machine has locked the draft.
     """

@@ -56,7 +56,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yields a sentence for each demonstration whose video or log an older one already has."""
+        """Yields a sentence for each demonstration with the same video or log as an older one."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 same = f"{key} has the same video or log as {entry.duplicate_of}"
@@ -94,7 +94,7 @@ def read_split_memory(store: Store) -> SplitMemory:
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Writes the document, unless the store has the same content or `memory` was not computed."""
+    """Writes the document if `memory` was computed and differs from the stored content."""
     if memory.made_of and read_split_memory(store) != memory:
         store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 
@@ -102,7 +102,7 @@ def keep_split_memory(store: Store, memory: SplitMemory) -> None:
 def forget_split(store: Store, demonstration: str) -> None:
     """Removes a demonstration from the document.
 
-    Duplicates of the demonstration are no longer marked as its duplicates.
+    Other demonstrations are no longer marked as duplicates of the removed demonstration.
     """
     memory = read_split_memory(store)
     if demonstration in memory.demonstrations or demonstration in memory.moved:

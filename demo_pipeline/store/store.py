@@ -213,7 +213,9 @@ class Store:
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yields each version with the name of its output; None for a damaged manifest.
+        """Yields the output's name and the version for each version in the store.
+
+        The version is None if its manifest is damaged.
 
         Args:
             within: the name of an output, or of a folder of outputs. If empty, the versions of all
@@ -223,7 +225,10 @@ class Store:
             yield version_path.rpartition("/")[0], self._load(version_path)
 
     def _load(self, version_path: str) -> Version | None:
-        """Returns a version; None if its manifest is missing, damaged, or names another output."""
+        """Returns the version at a path.
+
+        Returns None if the manifest is missing or damaged, or names another output.
+        """
         output, _, place = version_path.rpartition("/")
         manifest = self._manifest(version_path)
         if manifest is None or manifest.output != output:
@@ -247,7 +252,7 @@ class Store:
         return manifest
 
     def _place(self, output: str, version: str) -> str | None:
-        """Returns the path of a folder that stores a version with its manifest; None if none does.
+        """Returns the path of a stored version; None if the version was removed.
 
         The same version can be stored in several folders with equal content. The published folder
         is preferred.
@@ -396,9 +401,9 @@ class Store:
         in_parallel(require, keys)
 
     def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
-        """Returns the local folder and the full version for a version named in a staged directory.
+        """Returns the local folder of a version, and the version with its manifest.
 
-        The staged directory may contain hard links to files of this version. Returns None if the
+        The files of the version may be hard-linked in a staged directory. Returns None if the
         version was removed.
         """
         if isinstance(source, Version):

@@ -214,7 +214,7 @@ def _sheet_names(tiles: int) -> list[str]:
 
 
 def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
-    """Checks by names and sizes that the sheets have a tile for every step."""
+    """Checks by file names and image sizes that the sheets have a tile for every step."""
     steps = sorted((trajectory / "steps").iterdir())
     names = _sheet_names(len(steps))
     problems = []

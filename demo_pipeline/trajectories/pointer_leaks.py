@@ -16,7 +16,7 @@ from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.trajectories.provenance import ProvenanceRow, provenance_batches
 
 UNPROVEN_CLOCK = "unproven_clock"
-# Reasons for which training exports leave out a step.
+# Reasons why training exports leave out a step.
 AVOIDABLE_LEAK = "avoidable_leak"
 UNAVOIDABLE_LEAK = "unavoidable_leak"
 LEAK_EXCLUSIONS = (AVOIDABLE_LEAK, UNAVOIDABLE_LEAK, DOUBTFUL_TEXT, UNPROVEN_CLOCK)

@@ -1,9 +1,9 @@
 """The tables of a trajectory: provenance.parquet and hidden_actions.parquet.
 
 provenance.parquet has a row for each step, with the facts that the OSWorld-Desktopd files cannot
-express. hidden_actions.parquet has a row for each action that is not a step, without coordinates
-and text; the code calls it a hidden action. `HiddenActions` finds the gaps that hidden actions
-leave between the steps. exports/prompts.py decides how a prompt names a hidden action.
+express. hidden_actions.parquet has a row for each *hidden action*: an action that is not a step.
+These rows have no coordinates and no text. `HiddenActions` finds the gaps that hidden actions leave
+between the steps. exports/prompts.py decides how a prompt names a hidden action.
 """
 
 from collections import Counter

@@ -62,9 +62,9 @@ def shown_name(name: str) -> str:
 
 
 def is_readable(name: str) -> bool:
-    """Returns whether a name consists of words for people.
+    """Returns whether a name consists of words that people use.
 
-    Identifiers, paths, code and symbols are not readable in this sense.
+    Identifiers, paths, code and symbols do not count as readable.
     """
     line = shown_name(name)
     if not 0 < len(line) <= MOST_CHARACTERS or not any(map(str.isalnum, line)):

@@ -488,7 +488,7 @@ def _target(tree: _Row) -> TargetElement | None:
 
 
 def _box(tree: _Row) -> tuple[int, int, int, int] | None:
-    """Returns left, top, width and height of the target on the canvas; None without target."""
+    """Returns left, top, width and height of the target on the canvas, or None."""
     if tree.get("target_x") is None:
         return None
     return (tree["target_x"], tree["target_y"], tree["target_width"], tree["target_height"])

@@ -241,7 +241,7 @@ def _duration_ms(events: pa.Table) -> int:
 
 
 def recorded_failure(manifest: RecordingManifest) -> str | None:
-    """Returns why meta.json does not count as a success; None if it does."""
+    """Returns why a recording is not a success, from meta.json; None if it is a success."""
     meta = manifest.parsed_meta()
     if meta.status == COMPLETED and meta.reason == DONE:
         return None

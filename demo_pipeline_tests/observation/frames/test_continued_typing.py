@@ -68,7 +68,7 @@ def draw(luma: Any, first: int) -> None:
 
 
 def typed_parts(seen: Observed) -> list[str | None]:
-    """Returns the typed texts, with each text joined that continues the text before."""
+    """Returns the typed texts. A text that continues the previous one is joined to it."""
     parts: list[str | None] = []
     for action, row in zip(seen.actions, seen.rows, strict=True):
         if action.action_type == "type" and row["reason_code"] == Reason.CONTINUED:

@@ -90,7 +90,7 @@ def run(
 
 
 class Noting(FrameChooser):
-    """A chooser that counts how many frames of all choosers are in memory at most."""
+    """A chooser that records how many frames of all choosers were in memory at once."""
 
     kept: ClassVar[WeakSet[Frame]] = WeakSet()
     most: ClassVar[int] = 0
@@ -164,7 +164,7 @@ def test_what_lights_up_on_the_way_is_not(
 def test_a_small_change_on_the_way_is_an_effect_until_0_7_s_after_the_last_action(
     tmp_path: Path, rested_ms: int, reason: str
 ) -> None:
-    """If the pointer starts later than 0.7 s, small changes on its way are hover effects."""
+    """If the pointer starts more than 0.7 s later, small changes on its way are hover effects."""
     write_video(tmp_path / "video.mp4", (600, 110, 660, 130))
     ended = 3000 - rested_ms
     actions = [Action("click", ended - 100, ended, [], 0, 300.0, 600.0), ACTIONS[1]]

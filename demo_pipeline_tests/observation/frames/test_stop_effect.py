@@ -44,7 +44,7 @@ def stopped(
 ) -> bool:
     """Returns whether the action is found to have stopped the recorder.
 
-    `changes` has the changed cells of the video by second.
+    `changes` maps seconds of the video to the cells that change at that time.
     """
     effect = StopEffect(action, Clock(0.0, "pixels", uncertainty_ms), end)
     for number in range(round(first * FPS), round(end * FPS) + 1):
@@ -109,7 +109,7 @@ def test_a_video_that_goes_on_was_not_stopped() -> None:
 
 @pytest.mark.parametrize("end", [9.8, 10.2])
 def test_a_video_that_ends_with_the_press(end: float) -> None:
-    """A video with a variable frame rate ends at the last change, even if it was recorded on."""
+    """A video with a variable frame rate ends at the last change, even if recording continues."""
     assert stopped(SHORTCUT, {}, end=end)
     assert not stopped(CLICK, {10.1: CARET}, end=end)
     assert not stopped(CLICK, {}, end=end, uncertainty_ms=2500, first=end + 1)

@@ -1,13 +1,13 @@
-"""`make old-stores COMMIT=…`: whether today's code leaves the store of an older commit alone.
+"""`make old-stores COMMIT=…`: checks that the current code changes no store of an older commit.
 
-The code of that commit builds the samples with every export, in a folder and in a bucket of a real
-S3 server. Then today's code looks at the store: `run --dry-run`, `run`, and `run --record`, which
-takes every output through Dagster. Every output must be up to date, and no file or object may be
-written, moved or removed.
+The code of the older commit builds the samples with every export, in a folder and in a bucket of a
+real S3 server. Then the current code runs `run --dry-run`, `run`, and `run --record` (which takes
+every output through Dagster) on the store. Every output must be up to date, and no file or object
+may be written, moved or removed.
 
-If code versions were raised since that commit, outputs are stale. Each of them is listed with its
-reason. With `--raised` the command succeeds if a raised code version explains all of them; nothing
-is built then.
+If code versions were raised since the older commit, outputs are stale. Each stale output is listed
+with its reason, and nothing is built. With `--raised`, the command succeeds if raised code versions
+explain all stale outputs.
 """
 
 import argparse
@@ -47,21 +47,22 @@ from demo_pipeline_tests.simulator.s3_server import seaweed_server
 ROOT = Path(__file__).resolve().parents[1]
 _SAMPLES = ROOT / "data" / "samples"
 _LOOKS = (("run", "--dry-run"), ("run",), ("run", "--record"))
-_SHOWN = 10  # of the names that differ
+_SHOWN = 10  # maximum number of changed entries whose names are printed
 _NOTHING = "to build: 0 demonstrations, 0 datasets; 0 stay quarantined"
 
 Entries = Mapping[str, object]
-"""Name of a file or an object → everything that a writer would change."""
+"""Name of a file or an object → its content and metadata, which any write would change."""
 
 
 @dataclass(frozen=True)
 class StaleOutput:
-    """An output of the older code that today's code would build again.
+    """An output of the older code that the current code would build again.
 
     Attributes:
-        name: in the store.
-        why: the reason, for people.
-        is_explained: the reason is a raised code version, of its stage or of an input.
+        name: name of the output in the store.
+        why: the reason, as shown to people.
+        is_explained: whether the reason is a raised code version of the output's stage or of an
+            input.
     """
 
     name: str
@@ -71,7 +72,7 @@ class StaleOutput:
 
 @contextmanager
 def code_of(commit: str, folder: Path) -> Iterator[Path]:
-    """Checks a commit out into `folder`; the working tree of this repository stays as it is."""
+    """Checks out a commit into `folder`, without changing the working tree of this repository."""
     git = ("git", "-C", str(ROOT), "worktree")
     subprocess.run((*git, "add", "--quiet", "--detach", str(folder), commit), check=True)
     try:
@@ -81,10 +82,10 @@ def code_of(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def run_command(code: Path, *arguments: str) -> str:
-    """Runs `demo-pipeline` by the code in a folder; returns the printed lines.
+    """Runs `demo-pipeline` with the code in a folder, and returns the printed text.
 
     Raises:
-        RuntimeError: it failed.
+        RuntimeError: the command failed.
     """
     done = subprocess.run(
         (sys.executable, "-m", "demo_pipeline.cli.app", *arguments),
@@ -101,7 +102,7 @@ def run_command(code: Path, *arguments: str) -> str:
 
 
 def entries_of(store: str) -> Entries:
-    """Returns everything in a store: every file, folder and link, or every object of a bucket."""
+    """Returns all files, folders and links of a store, or all objects of a store in a bucket."""
     if is_bucket(store):
         with tempfile.TemporaryDirectory() as cache:
             return {info.key: info for info in Bucket(store, Path(cache)).listing()}
@@ -118,7 +119,7 @@ def _entry(path: Path) -> object:
 
 
 def stale_outputs(workspace: Workspace) -> list[StaleOutput]:
-    """Returns the outputs that today's code would build again."""
+    """Returns the outputs that the current code would build again."""
     graph = Graph(workspace)
     stale: list[StaleOutput] = []
     for upload in workspace.uploads.list_demonstrations():
@@ -133,7 +134,8 @@ def stale_outputs(workspace: Workspace) -> list[StaleOutput]:
 def _if_stale(output: Output[Any], *, reads_raised: bool) -> Iterator[StaleOutput]:
     """Yields the output if it is not current.
 
-    `reads_raised`: it reads outputs that are stale because of a raised code version.
+    `reads_raised` says whether the output reads outputs that are stale because of a raised code
+    version.
     """
     state = output.graph.state(output)
     if not isinstance(state, Current):
@@ -142,9 +144,10 @@ def _if_stale(output: Output[Any], *, reads_raised: bool) -> Iterator[StaleOutpu
 
 
 def _is_explained(output: Output[Any], state: Stale, reads_raised: bool) -> bool:
-    """Returns whether the recipe of a stale output differs only by raised code versions.
+    """Returns whether raised code versions explain all differences in a stale output's recipe.
 
-    If the recipe does not differ at all, an input is stale, and is judged itself.
+    If the recipe does not differ at all, the output is stale only because an input is stale. This
+    input is judged separately.
     """
     differences = recipe_differences(state.version.manifest.recipe, output.plan().recipe)
     for cause, why in differences.items():
@@ -155,7 +158,10 @@ def _is_explained(output: Output[Any], state: Stale, reads_raised: bool) -> bool
 
 
 def judge_store(code: Path, store: str, root: Path, *, accepts_raised: bool) -> bool:
-    """Builds a store by the older code, looks at it by today's, and prints the verdict."""
+    """Builds a store with the older code, runs the current code on it, and prints the result.
+
+    Returns whether the current code leaves the store unchanged.
+    """
     os.environ |= variables_of(root) | {
         "DEMO_PIPELINE_CONFIG": str(root / "none.toml"),
         "DEMO_PIPELINE_STORE": store,
@@ -179,7 +185,7 @@ def judge_store(code: Path, store: str, root: Path, *, accepts_raised: bool) -> 
 
 
 def _leaves_alone(store: str, before: Entries, look: tuple[str, ...]) -> bool:
-    """Runs a command of today, and prints whether the store is as before."""
+    """Runs a command of the current code, and prints and returns whether the store is unchanged."""
     printed = run_command(ROOT, *look)
     after = entries_of(store)
     changed = [name for name in {*before, *after} if before.get(name) != after.get(name)]
@@ -192,7 +198,7 @@ def _leaves_alone(store: str, before: Entries, look: tuple[str, ...]) -> bool:
 
 
 def main() -> int:
-    """Judges a store of each kind; returns the exit code."""
+    """Checks a store in a folder and a store in a bucket, and returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="such as the last release")
     parser.add_argument("--raised", action="store_true", help="accept raised code versions")

@@ -1,6 +1,6 @@
-"""Pages that `make docs` generates from the code: settings, commands, the picture of the assets.
+"""Generates pages of the documentation from the code: settings, commands and the asset graph.
 
-A test compares them with the files in `docs/`.
+`make docs` writes the pages. A test compares them with the files in `docs/`.
 """
 
 import inspect
@@ -23,7 +23,7 @@ _NOTE = "<!-- Written by `make docs`; change the code that it describes instead.
 
 
 def generated_pages() -> dict[str, str]:
-    """File name in `docs/` → text."""
+    """Returns the text of each generated file, by its name in `docs/`."""
     return {
         "reference/settings.md": "".join(_settings()),
         "reference/commands.md": "".join(_commands()),
@@ -76,7 +76,7 @@ def _settings() -> Iterator[str]:
 
 
 def _depending(section: str, settings: Settings) -> str:
-    """Returns a sentence that names the outputs that depend on a section."""
+    """Returns a sentence that names the outputs that depend on a section of the settings."""
     value = getattr(settings, section)
     stages: list[Stage] = [*STAGES, *dataset_stages()]
     names = [
@@ -134,7 +134,7 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _commands() -> Iterator[str]:
-    """Yields the page of the commands: every command with its arguments and options."""
+    """Yields the text of the page about all commands, with their arguments and options."""
     root = get_command(app)
     assert isinstance(root, TyperGroup)
     yield f"# Commands\n\n{_NOTE}\n"
@@ -157,7 +157,7 @@ def _commands() -> Iterator[str]:
 
 
 def _leaves(group: TyperGroup, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
-    """Yields every command that is not a group of commands, with its full name."""
+    """Yields the full name of each command, and the command. Groups of commands are left out."""
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from _leaves(command, f"{prefix}{name} ")

@@ -1,7 +1,7 @@
-"""Records videos of a short script, and applies the rule for frames to each of them.
+"""Records videos of a scripted task, and finds the correct frame for each action.
 
-This is independent of the code under test: every frame is decoded from the start and read by its
-number, and the truth of the script says what each frame shows.
+The results are independent of the code under test. Every frame is decoded from the start of the
+video, and its number is read from the image. The script says what the screen shows at each frame.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,21 +46,24 @@ STORY = replace(_FORM, lead_in_ms=500, tail_ms=900)
 _TICKS = 90_000
 _REST_MS = 300  # milliseconds of rest that separate two movements of the pointer
 _LEAD_MS = 50
-_CLOCK_ERROR_S = 0.01 + 1e-6  # seconds; a frame this close to a movement may already show it
+_CLOCK_ERROR_S = 0.01 + 1e-6  # a frame at most this long before a movement may already show it
 
 Picture = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A frame as a player shows it: its written number, its presentation time in seconds."""
+    """A frame of a video: the number drawn on it, and its presentation time in seconds."""
 
     number: int | None
     time: float
 
 
 def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
-    """Returns all frames of the video, each turned to the left by `quarter_turns`."""
+    """Returns all frames of a video.
+
+    Each image is turned left by `quarter_turns` times 90 degrees before its number is read.
+    """
     with av.open(str(video)) as container:
         return [
             Shown(
@@ -72,7 +75,7 @@ def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
 
 
 def simulated(root: Path, options: RecordingOptions) -> Observed:
-    """Records the story and takes it through the stages up to `screenshots`."""
+    """Records the scripted task, and runs the stages up to `screenshots`."""
     folder = root / "uploads" / "demo"
     return observe(folder, root / "store", write_recording(folder, STORY, options))
 
@@ -83,7 +86,7 @@ def painted(
     write: Callable[[Path, Painter, GroundTruth], None],
     story: Script = STORY,
 ) -> Observed:
-    """Records the story with a video that `write` makes."""
+    """Records a scripted task with a video that `write` makes, and runs the stages."""
     folder = root / "uploads" / "demo"
     truth = write_documents(folder, story, options)
     painter = Painter(story.desktop.at(options.width, options.height))
@@ -92,7 +95,7 @@ def painted(
 
 
 def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns: int) -> None:
-    """Writes a video of the screen on its side, turned right by 90 degrees."""
+    """Writes a video of the screen, turned right by `quarter_turns` times 90 degrees."""
     width, height = truth.screen
 
     def images() -> Iterable[tuple[int, Picture]]:
@@ -113,7 +116,7 @@ def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns
 
 
 def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
-    """Writes a video without subsampled colour, the only kind whose sides may both be odd."""
+    """Writes a video without chroma subsampling, so that width and height may be odd."""
     with av.open(str(path), "w", format="mp4") as output:
         stream: Any = output.add_stream("libx264", rate=15)
         stream.width, stream.height = truth.screen
@@ -133,31 +136,32 @@ def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
 
 
 def with_short_end(truth: GroundTruth) -> GroundTruth:
-    """Returns the truth with an additional frame, a millisecond after the last."""
+    """Returns the ground truth with an additional frame, a millisecond after the last one."""
     last = truth.frames[-1]
     end = Frame(last.number + 1, last.pts + _TICKS // 1000, last.wall_ms + 1)
     return replace(truth, frames=(*truth.frames, end))
 
 
 def write_plain(path: Path, painter: Painter, truth: GroundTruth) -> None:
-    """Writes the frames of `truth` unchanged."""
+    """Writes an ordinary video with the frames of `truth`."""
     planes = ((f.pts, painter.planes(truth.timeline.at(f.wall_ms), f.number)) for f in truth.frames)
     encode(path, planes, truth.screen, VideoOptions(preset="ultrafast"))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Applies the rule for the frame before an action to frames whose screens are known."""
+    """Finds the correct frame before an action, because the screen of every frame is known."""
 
     shown: Sequence[Shown]
     truth: GroundTruth
     clock: Clock
 
     def names(self, position: int) -> Shown:
-        """Returns the frame that shows the screen before action `position`.
+        """Returns the frame that must be chosen for the action with this index.
 
-        Among the frames between the previous action and the least lead, the rule takes the last run
-        that shows the same screen: of this run the latest before the pointer moved, else the first.
+        The candidates are the frames after the previous action that precede the press by at least
+        the minimum lead. The last candidates that all show the same screen form a run. The rule
+        chooses the latest frame of the run before the pointer moved, otherwise the first frame.
         """
         action = self.truth.actions[position]
         since = self.truth.actions[position - 1].end_ms if position else float("-inf")
@@ -172,7 +176,11 @@ class Rule:
         return before[-1] if before else run[0]
 
     def _lead(self) -> float:
-        """A tenth of the frames are nearer; the mean of a variable rate says how much changed."""
+        """Returns the minimum time between the frame and the press, seconds.
+
+        The lead is at least the 10th percentile of the frame intervals. The mean interval of a
+        variable frame rate depends on how much the screen changed, so it is not used.
+        """
         grab_s = float(np.percentile(np.diff([frame.time for frame in self.shown]), 10))
         return max(_LEAD_MS / 1000, self.clock.uncertainty_ms / 1000, grab_s)
 
@@ -181,12 +189,15 @@ class Rule:
         return self.truth.timeline.at(self.truth.frames[frame.number].wall_ms).state
 
     def _still(self, frame: Shown, last: Shown) -> bool:
-        """Whether all frames from `frame` to `last` show the same screen."""
+        """Returns whether all frames from `frame` to `last` show the same screen."""
         between = [f for f in self.shown if frame.time <= f.time <= last.time]
         return all(self._screen(f) == self._screen(last) for f in between)
 
     def _approach_start(self, action: IntendedAction, since: float) -> float:
-        """Returns when the movement that ended at the press began; keys have no movement."""
+        """Returns when the pointer movement that ended at the press began.
+
+        Returns infinity for keys, which need no movement.
+        """
         if action.action_type in {"type", "hotkey"}:
             return float("inf")
         moves = [ms for ms in self.truth.timeline.move_ms if since < ms <= action.press_ms]

@@ -50,7 +50,7 @@ def test_every_task_is_a_row_with_the_content_of_its_file(root, tmp_path):
         "warnings": 2,
     }
     rows = {row["task_id"]: row for row in read_catalog(tmp_path / "out")}
-    assert list(rows) == ["c", "b", "a"]  # by file
+    assert list(rows) == ["c", "b", "a"]  # sorted by file
     assert rows["b"]["sources"] == ["x", "y"]
     assert rows["b"]["related_apps"] == ["chrome"]
     assert rows["b"]["related_apps_raw"] == ["Google Chrome"]

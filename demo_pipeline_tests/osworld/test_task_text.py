@@ -1,4 +1,4 @@
-"""Tests of instruction, task id and application, which are derived from meta.json."""
+"""Tests of deriving the instruction, the task id and the application from meta.json."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The pictures of the pages, made of the output of today: `make pictures`."""
+"""Draws the pictures of the documentation from current outputs; run by `make pictures`."""

@@ -1,6 +1,6 @@
-"""`make pictures`: writes the pictures of the pages into `docs/images/`.
+"""`make pictures`: draws the pictures of the documentation into `docs/images/`.
 
-Each module draws its own files. `make pictures PICTURES=strip` draws those of one module.
+Each module draws its own files. `make pictures PICTURES=strip` draws only the files of `strip`.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from demo_pipeline_tests.pictures import review, sheet, strip, ui
 from demo_pipeline_tests.pictures.sample_store import build_sample_store
 
 IMAGES = DOCS / "images"
-# Draws files into the folder, from the store of the two desktop recordings in `data/samples/`.
+# Name → function that draws pictures into a folder. Arguments: the folder of the store with the two
+# desktop recordings in `data/samples/`, and the folder for the pictures.
 DRAWINGS: dict[str, Callable[[Path, Path], list[Path]]] = {
     "strip": strip.draw,
     "contact_sheet": sheet.draw,
@@ -24,7 +25,7 @@ DRAWINGS: dict[str, Callable[[Path, Path], list[Path]]] = {
 
 
 def main() -> int:
-    """Draw the chosen pictures, and name them with their sizes."""
+    """Draws the chosen pictures, and prints their names and sizes."""
     parser = argparse.ArgumentParser(prog="make pictures", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(DRAWINGS))
     names = parser.parse_args().names or list(DRAWINGS)

@@ -1,4 +1,4 @@
-"""The review page with a step of a desktop recording."""
+"""Draws the review page with a step of a desktop recording."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.review.serving import served
 from demo_pipeline_tests.sample_workspace import open_workspace
 
-STEP = "20261121_212358/3"  # a click on a combo box, after typing that went on after a rest
-WIDTH = 1120  # CSS pixels; pages show 800 of them
-_SCALE = 1.5  # pixels of the file for a CSS pixel
+STEP = "20261121_212358/3"  # a click on a combo box, after typing with a pause
+WIDTH = 1120  # CSS pixels; the documentation scales the picture to 800
+_SCALE = 1.5  # image pixels per CSS pixel
 
 
 def draw(root: Path, images: Path) -> list[Path]:

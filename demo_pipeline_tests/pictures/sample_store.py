@@ -1,4 +1,4 @@
-"""A store that holds the two desktop recordings of `data/samples/`, with all default datasets."""
+"""Builds a store with the two desktop recordings in `data/samples/` and all default datasets."""
 
 import os
 import shutil
@@ -13,7 +13,10 @@ RECORDINGS = ("20261121_212358", "20261121_212801")
 
 
 def build_sample_store(root: Path) -> Path:
-    """Run the pipeline below `root` (uploads, store, cache, home), and return `root`."""
+    """Runs the pipeline with all folders (uploads, store, cache, home) below `root`.
+
+    Returns `root`.
+    """
     for recording in RECORDINGS:
         shutil.copytree(ROOT / "data" / "samples" / recording, root / "uploads" / recording)
     (root / "home").mkdir()

@@ -1,4 +1,4 @@
-"""The first rows of the contact sheet of a desktop recording."""
+"""Draws the first rows of the contact sheet of a desktop recording."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from demo_pipeline.trajectories.contact_sheets import (
 
 RECORDING = "20261121_212358"
 ROWS = 2
-WIDTH = 1600  # pixels; pages show half of them
+WIDTH = 1600  # pixels; the documentation shows the picture at half this width
 
 
 def draw(root: Path, images: Path) -> list[Path]:

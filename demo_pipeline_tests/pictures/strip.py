@@ -1,4 +1,4 @@
-"""The strip at the top of the README: seconds of a recording, its steps, and one step as JSON."""
+"""Draws the strip at the top of the README: frames of a recording, its steps, a step as JSON."""
 
 import base64
 import html
@@ -20,13 +20,13 @@ from demo_pipeline_tests.browser import opened_browser
 Picture = np.ndarray[Any, np.dtype[np.uint8]]
 
 RECORDING = "20261121_212358"
-STEPS = (0, 1, 2, 3)  # a click into a field, its text, and two clicks
+STEPS = (0, 1, 2, 3)  # a click into a field, typing into it, and two more clicks
 AS_JSON = 2
 FRAMES = 6
-CROP = (slice(60, 600), slice(200, 1160))  # rows and columns of the canvas: the form
-WIDTH = 800  # CSS pixels; the file has twice as many
-_LEAD_IN_SECONDS = 0.8  # before the first step's frame
-_LEAD_OUT_SECONDS = 1.2  # after the last one's
+CROP = (slice(60, 600), slice(200, 1160))  # rows and columns of a screenshot that show the form
+WIDTH = 800  # CSS pixels; the image file has twice as many pixels
+_LEAD_IN_SECONDS = 0.8  # time from the first frame of the strip to the first step's frame
+_LEAD_OUT_SECONDS = 1.2  # time from the last step's frame to the last frame of the strip
 _STYLE = """
 * { box-sizing: border-box; margin: 0 }
 body { width: 800px; padding: 14px; background: #fff; color: #0f172a;
@@ -83,7 +83,7 @@ def _page(store: NotebookStore, steps: pd.DataFrame, upload: Path) -> Iterator[s
 
 
 def _video_frames(video: Path, start: float, end: float) -> Iterator[tuple[float, Picture]]:
-    """`FRAMES` frames from `start` to `end`, at equal distances, each with its time in seconds."""
+    """Yields `FRAMES` evenly spaced frames from `start` to `end`, with their times in seconds."""
     times = list(np.linspace(start, end, FRAMES))
     with av.open(str(video)) as container:
         for frame in container.decode(video=0):

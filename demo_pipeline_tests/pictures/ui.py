@@ -1,4 +1,4 @@
-"""Dagster's UI after *Lineage → Materialize all* over six uploads, of which one is broken."""
+"""Takes pictures of Dagster's UI after *Lineage → Materialize all* over six uploads, one broken."""
 
 import tempfile
 from io import BytesIO
@@ -16,11 +16,11 @@ from demo_pipeline_tests.doors.ui_walk import (
     ui_with_six_uploads,
 )
 
-WIDTH = 1000  # CSS pixels; pages show 800 of them
-_SCALE = 1.5  # pixels of the file for a CSS pixel
-_COLOURS = 64  # a palette keeps the files small; the UI has few colours
-_LOADED_MS = 6000  # states arrive after the names, and the graph moves into its place
-# The graph from top to bottom has the largest boxes.
+WIDTH = 1000  # CSS pixels; the documentation scales the pictures to 800
+_SCALE = 1.5  # image pixels per CSS pixel
+_COLOURS = 64  # size of the palette, which keeps the files small; the UI has few colours
+_LOADED_MS = 6000  # time for the UI to load the states of the assets and to arrange the graph
+# A graph from top to bottom has the largest boxes.
 _PREFERENCES = """
 localStorage.setItem("asset-graph-direction", JSON.stringify("vertical"));
 localStorage.setItem("dagster-nav-collapsed", "true");
@@ -28,7 +28,7 @@ localStorage.setItem("dagster-nav-collapsed", "true");
 
 
 def draw(_root: Path, images: Path) -> list[Path]:
-    """Write `ui_lineage.png` and `ui_partitions.png`."""
+    """Writes `ui_lineage.png` and `ui_partitions.png`, and returns their paths."""
     with (
         tempfile.TemporaryDirectory() as folder,
         ui_with_six_uploads(Path(folder)) as address,
@@ -41,7 +41,7 @@ def draw(_root: Path, images: Path) -> list[Path]:
 
 
 def photograph(browser: Browser, address: str, images: Path) -> list[Path]:
-    """Write the pictures of a server whose uploads have been processed."""
+    """Writes the pictures from a running server whose uploads have been processed."""
     page = browser.new_page(viewport={"width": WIDTH, "height": 950}, device_scale_factor=_SCALE)
     page.set_default_timeout(PATIENCE)
     page.add_init_script(_PREFERENCES)

@@ -1,1 +1,1 @@
-"""Faults that the suite catches: one line of a rule changed each; `make planted` plants them."""
+"""Mutation tests: `make planted` changes a line of the package, and a test must fail."""

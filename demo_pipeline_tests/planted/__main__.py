@@ -1,7 +1,8 @@
-"""`make planted`: whether the suite still catches each planted fault.
+"""`make planted`: checks that the test suite still catches each planted fault.
 
-The package and its tests are copied; the checkout is only read. Every fault has a process of its
-own, forked before anything of the package is imported, so that none sees another one.
+The package and its tests are copied, and the faults are planted in the copy. The tests of each
+fault run in a separate process. It is forked before any module of the package is imported, so that
+faults cannot affect each other.
 """
 
 import argparse
@@ -31,7 +32,8 @@ from demo_pipeline_tests.planted.faults import (
     read_faults,
 )
 
-_HEAVY = (  # of other authors; every child would import it
+# Slow third-party modules, imported once before the forks so that no child process imports them.
+_HEAVY = (
     *("numpy", "pyarrow.parquet", "pyarrow.compute", "av", "cv2", "pydantic", "msgspec", "typer"),
     *("dagster", "duckdb", "s3fs", "botocore.session", "hypothesis", "moto"),
 )
@@ -39,7 +41,11 @@ _OPTIONS = ("-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRe
 
 
 def main() -> int:
-    """Plant each; the exit code is 1 when the list is out of date or a fault is not caught."""
+    """Plants each fault, and returns the exit code.
+
+    The exit code is 1 if the list of faults is out of date, if a test fails without a fault, or if
+    a fault is not caught.
+    """
     parser = argparse.ArgumentParser(prog="make planted", description=__doc__)
     parser.add_argument("words", nargs="*", help="only faults whose name has one of these words")
     words = parser.parse_args().words
@@ -63,7 +69,7 @@ def main() -> int:
 
 
 def copy_project(folder: Path) -> None:
-    """The package and its tests as copies, compiled; what lies beside them as links."""
+    """Copies and compiles the package and its tests, and links the other files of the project."""
     for path in ROOT.iterdir():
         if path in {PACKAGE, TESTS}:
             shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -73,7 +79,7 @@ def copy_project(folder: Path) -> None:
 
 
 def is_caught(fault: Fault, folder: Path) -> bool:
-    """Whether the fault's test fails in the copy, with the fault in it."""
+    """Returns whether the fault's test fails in the copy after the fault was planted."""
     begun = time.monotonic()
     with planted(folder / PACKAGE.name / place(fault), fault):
         code, output = run_tests(folder, ids_of_tests()[fault.test], patience_s=120)
@@ -88,7 +94,10 @@ def is_caught(fault: Fault, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def planted(path: Path, fault: Fault) -> Iterator[None]:
-    """The module with the fault in it; afterwards as it was, so that its bytecode fits again."""
+    """Plants a fault in a module, and restores the module afterwards.
+
+    The modification time is restored, too, so that the compiled bytecode stays valid.
+    """
     before = path.read_bytes()
     times = path.stat()
     path.write_bytes(before.replace(fault.find.encode(), fault.replace.encode()))
@@ -101,18 +110,18 @@ def planted(path: Path, fault: Fault) -> Iterator[None]:
 
 
 def run_tests(folder: Path, ids: Iterable[str], *, patience_s: int) -> tuple[int, str]:
-    """Exit code and output of pytest over tests of the copy, in a process forked for them."""
+    """Runs pytest on tests of the copy in a forked process; returns its exit code and output."""
     for name in _HEAVY:
         importlib.import_module(name)
     log = folder / ".log"
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        signal.alarm(patience_s)  # a fault may let a loop never end
+        signal.alarm(patience_s)  # a fault may cause an endless loop
         code = -1
         try:
             code = _run_in_child(folder, [f"{TESTS.name}/{one}" for one in ids], log)
-        except BaseException:  # noqa: BLE001 - a child must not go on as its parent
+        except BaseException:  # noqa: BLE001 - a child must not continue with the parent's code
             traceback.print_exc()
         finally:
             sys.stdout.flush()

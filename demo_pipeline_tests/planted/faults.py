@@ -1,7 +1,7 @@
-"""The list of planted faults: a line of a rule, what to write in its place, the test that fails.
+"""Reads faults.json, the list of planted faults, and finds entries that no longer fit the code.
 
-Belongs here: reading faults.json, and saying which entries no longer fit the code. An entry names
-no file of the package and none of the tests, so that moving either changes nothing.
+An entry has a line of the package, the faulty line that replaces it, and the test that must fail.
+Entries name no files, so that moving code or tests does not affect them.
 """
 
 import ast
@@ -19,7 +19,14 @@ LIST = Path(__file__).parent / "faults.json"
 
 @dataclass(frozen=True)
 class Fault:
-    """`find` stands once in the package; with `replace` in its place the test `test` fails."""
+    """A fault to plant in the package.
+
+    Attributes:
+        name: a description of the fault.
+        find: text that occurs exactly once in the package.
+        replace: the faulty text that replaces `find`.
+        test: name of the test that must fail with the fault.
+    """
 
     name: str
     find: str
@@ -28,20 +35,23 @@ class Fault:
 
 
 def read_faults() -> list[Fault]:
-    """Every fault, in the order of the list."""
+    """Returns all faults in the order of the list."""
     return [Fault(**entry) for entry in json.loads(LIST.read_text("utf-8"))]
 
 
 @cache
 def sources(folder: Path) -> Mapping[Path, str]:
-    """Path below the folder → text of each of its modules."""
+    """Returns the texts of all modules below a folder, by their relative paths."""
     paths = sorted(folder.rglob("*.py"))
     return {path.relative_to(folder): path.read_text("utf-8") for path in paths}
 
 
 @cache
 def ids_of_tests() -> Mapping[str, Sequence[str]]:
-    """Name of a test function → its node ids, below the folder of the tests."""
+    """Returns the pytest node ids of each test function, by the name of the function.
+
+    The node ids are relative to the folder of the tests.
+    """
     found: dict[str, list[str]] = {}
     for path, text in sources(TESTS).items():
         if path.name.startswith("test_"):
@@ -59,7 +69,11 @@ def _test_names(body: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def place(fault: Fault) -> Path:
-    """The module that holds the line, below the package; LookupError unless it is the only one."""
+    """Returns the relative path of the module that contains the text to replace.
+
+    Raises:
+        LookupError: the text does not occur exactly once in the package.
+    """
     found = {path: text.count(fault.find) for path, text in sources(PACKAGE).items()}
     holding = [path for path, count in found.items() if count]
     if sum(found.values()) != 1:
@@ -69,7 +83,7 @@ def place(fault: Fault) -> Path:
 
 
 def outdated(faults: Sequence[Fault]) -> list[str]:
-    """What no longer fits the code, a line for each: renew these entries of faults.json."""
+    """Returns a message for each entry of faults.json that no longer fits the code."""
     lines = []
     for fault in faults:
         try:

@@ -1,4 +1,4 @@
-"""The list of planted faults fits the code; `make planted` plants them."""
+"""Tests that the list of planted faults fits the code. `make planted` plants the faults."""
 
 from demo_pipeline_tests.planted.faults import outdated, read_faults
 

@@ -1,7 +1,8 @@
-"""Puts 300 made secrets through every form of dataset, and finds those left (`make canaries`).
+"""`make canaries`: searches all exported datasets for 300 invented secrets that must be redacted.
 
-Belongs here: demonstrations that type, show, cut, part and misspell secrets in several fonts, and
-looking for each in every byte and, by OCR at two sizes, in every picture that is exported.
+The secrets are in generated demonstrations, which type, show, cut off, split and misspell them in
+several fonts. Each secret is searched for in every byte of every exported file. Text recognition
+(OCR) at two sizes searches for each secret in every exported image.
 """
 
 import argparse
@@ -50,12 +51,12 @@ from demo_pipeline_tests.privacy.canaries import (
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 _FONTS = ("DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif", "Nimbus Sans", "C059", "URW Bookman")
-_NEW_PICTURE = 5  # steps, after which a picture shows all lines so far; reading takes seconds
+_NEW_PICTURE = 5  # steps between screenshots with new lines; OCR of a new image takes seconds
 _PAUSE = "wait", {"seconds": 1.0}
 
 
 def looks() -> list[Look]:
-    """Returns the fonts of this machine and Pillow's own, in sizes of 11 to 20 pixels."""
+    """Returns styles of text: this machine's fonts and Pillow's own font, 11 to 20 pixels high."""
     font_files = {font.name: font.fname for font in font_manager.fontManager.ttflist}
     files = ["", *(font_files[name] for name in _FONTS if name in font_files)]
     sizes = (11, 13, 12, 16, 14, 20, 18, 11)
@@ -90,7 +91,7 @@ def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
                 do(typing(secret[half:]))
                 lines.append(f"Name {secret} (3)")
             case 3:
-                lines.append(f"{secret} wrote at noon")  # only seen
+                lines.append(f"{secret} wrote at noon")  # visible only in a screenshot
                 do(_PAUSE)
             case 4:
                 do(typing(secret), f"https://mail.test/?to={quote(secret, safe='')}&page=2")
@@ -102,17 +103,21 @@ def moments_of(secrets: Sequence[str]) -> tuple[list[Moment], list[str]]:
                 do(typing(secret), f"{secret[: 3 * len(secret) // 4]}…")
                 lines.append(f"[{secret[: 3 * len(secret) // 4]}...]")
             case 7:
-                do(_PAUSE, f"Mail of {secret}: answered")  # in a tree and in a picture
+                do(_PAUSE, f"Mail of {secret}: answered")  # visible in a tree and in a screenshot
                 lines.append(f"Mail of {secret}: answered")
     return steps, lines[-24:]
 
 
 def write_canaries(root: Path, count: int) -> dict[str, str]:
-    """Write demonstrations with `count` secrets below `root`; returns secret → its kind."""
+    """Writes demonstrations with `count` secrets below `root`.
+
+    Returns:
+        Secret → kind of the secret.
+    """
     secrets_by_kind = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
     rows = zip(*secrets_by_kind.values(), strict=True)
     queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
-    # An odd stride, so that each kind is shown in each way.
+    # The secrets are taken with an odd stride, so that each kind is shown in each way.
     order = sorted(range(count), key=lambda n: (n * 7) % count)
     secrets = [queue[n] for n in order]
     for number, (look, start) in enumerate(zip(cycle(looks()), range(0, count, 15), strict=False)):
@@ -125,7 +130,7 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
 
 
 def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
-    """A note, a corrected instruction, a thought and a corrected action that quote a secret."""
+    """Adds reviewers' decisions that quote secrets: notes, instructions, thoughts and actions."""
     store = workspace.store
     reviews = workspace.reviews
     for number, output in enumerate(sorted(store.outputs("trajectories"))):
@@ -143,7 +148,7 @@ def say_more(workspace: Workspace, secrets: Sequence[str]) -> None:
 
 
 def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
-    """Imports the demonstrations, and builds every stage and every form of dataset."""
+    """Imports the demonstrations, and builds every stage and every kind of dataset."""
     (root / "uploads").mkdir(parents=True, exist_ok=True)
     lists = {"words": PRIVATE_WORDS, "expressions": (PRIVATE_EXPRESSION,)}
     workspace = open_workspace(
@@ -168,19 +173,22 @@ def build(root: Path, trajectories: Path, secrets: Sequence[str]) -> Workspace:
     return workspace
 
 
-# --- looking for them
+# --- searching for the secrets
 
 _ESCAPED = re.compile(r"\\\\?(?:u00|x)([0-9a-fA-F]{2})")
 
 
 def plain(text: str) -> str:
-    """Returns a text without escapes, upper case and spaces, in which spellings may differ."""
+    """Returns a text in lower case, with escapes decoded and spaces removed, for the search."""
     text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     return "".join(unquote(html.unescape(text)).split()).casefold().replace("\\n", "")
 
 
 def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields each file except images, with its text; for tables, also the text of the cells."""
+    """Yields the name and the searchable text of each file except images.
+
+    The text of a table includes the text of the cells.
+    """
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix not in {".png", ".jpg", ".jpeg"}:
             text = path.read_bytes().decode("utf-8", "replace")
@@ -203,7 +211,10 @@ def _pictures_in(path: Path) -> Iterator[bytes]:
 
 
 def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yields each different image once, screenshots before the images made of them."""
+    """Yields each distinct image once, with the name of its file.
+
+    Screenshots come before images that were made from screenshots.
+    """
     seen = set[str]()
     for path in sorted(folder.rglob("*"), key=lambda path: ("steps" not in path.parts, path)):
         for data in _pictures_in(path):
@@ -217,9 +228,10 @@ def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_again(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each picture's name with all that is read in it; of each last one also at twice that.
+    """Yields the name of each image with all text that OCR recognises in it.
 
-    The last picture of a demonstration shows nearly all that the others do.
+    The final screenshot of a demonstration is also read at twice its size, because it shows nearly
+    all lines of the other screenshots.
     """
     reader = screenshot_texts.ScreenshotReader()
     for name, picture in pictures_below(folder):
@@ -231,14 +243,20 @@ def read_again(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def pieces(secret: str) -> set[str]:
-    """Returns the first and the last three fifths of a secret, or of the body of a key."""
+    """Returns the parts that must not be found: the first and the last three fifths of a secret.
+
+    For a private key, only the body of the key counts.
+    """
     body = _body(secret)
     size = max(8, 3 * len(body) // 5)
     return {body[:size], body[-size:]}
 
 
 def words(secret: str) -> set[str]:
-    """Returns what must not be recognised in images: the secret, and single words of it."""
+    """Returns the parts that must not be recognised in images.
+
+    These are the parts that `pieces` returns, and the single words of the secret.
+    """
     return pieces(secret) | set(re.findall(r"[a-z0-9]{5,}", _body(secret)))
 
 
@@ -247,7 +265,7 @@ def _body(secret: str) -> str:
 
 
 def look(folder: Path, secrets: dict[str, str]) -> Counter[str]:
-    """Counts the secrets that are left, by kind and file."""
+    """Counts the secrets that are found below a folder, by kind of secret and name of the file."""
     leaks = Counter[str]()
     sought = [
         (pieces(plain(secret)), set(map(folded, words(plain(secret)))), kind)

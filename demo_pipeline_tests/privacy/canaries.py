@@ -1,4 +1,4 @@
-"""Made trajectories with secrets: typed, in trees, in the instruction and in screenshots."""
+"""Writes trajectories with invented secrets in typed text, trees, instructions and screenshots."""
 
 import random
 import string
@@ -22,7 +22,7 @@ _WORD = string.ascii_letters + string.digits
 
 
 def secrets_of(kind: str, count: int, seed: int = 0) -> Iterator[str]:  # noqa: PLR0912 - kinds
-    """Yield made secrets of a kind, all different."""
+    """Yields `count` invented secrets of a kind, such as `email`, all different."""
     dice = random.Random(f"{kind} {seed}")
 
     def letters(size: int, of: str = _WORD) -> str:
@@ -68,7 +68,13 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Look:
-    """How screenshots show text: font (empty: Pillow's own), size in pixels, light on dark."""
+    """The style of text in screenshots.
+
+    Attributes:
+        font: path of the font's file; empty for Pillow's own font.
+        size: height of the text, pixels.
+        dark: whether the text is light on a dark background.
+    """
 
     font: str = ""
     size: int = 14
@@ -77,7 +83,13 @@ class Look:
 
 @dataclass(frozen=True)
 class Moment:
-    """A step: its action, its tree, and the lines of text in the screenshot before it."""
+    """A step of a trajectory.
+
+    Attributes:
+        action: type and parameters of the action.
+        names: names of the text fields in the step's tree.
+        lines: lines of text in the step's screenshot.
+    """
 
     action: tuple[str, dict[str, Any]]
     names: Sequence[str] = ()
@@ -102,7 +114,10 @@ def picture_of(lines: Sequence[str], look: Look) -> Any:
 
 
 def sentences(secrets: Sequence[str]) -> list[Moment]:
-    """A step for each secret: typed, in its tree, and shown afterwards."""
+    """Returns a step for each secret that types the secret in a sentence.
+
+    The tree and the screenshot of the next step show the typed sentence.
+    """
     steps = [f"Sent to {secret} now" for secret in secrets]
     return [
         Moment(typing(text), [steps[max(0, number - 1)]], steps[: number or 1][-20:])
@@ -113,7 +128,15 @@ def sentences(secrets: Sequence[str]) -> list[Moment]:
 def write_trajectory(
     folder: Path, moments: Sequence[Moment], look: Look, *, instruction: str, last: Sequence[str]
 ) -> None:
-    """Writes a valid trajectory of these steps; `last` are the lines of the final screenshot."""
+    """Writes a valid trajectory.
+
+    Args:
+        folder: the folder of the trajectory.
+        moments: the steps.
+        look: the style of text in screenshots.
+        instruction: the instruction of the task.
+        last: the lines of text in the final screenshot.
+    """
     rows = []
     for number, moment in enumerate(moments):
         step = folder / "steps" / f"{number:03d}"

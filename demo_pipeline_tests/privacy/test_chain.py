@@ -1,4 +1,4 @@
-"""Redaction in all outputs: no reader of the store sees a redacted text."""
+"""Tests that redacted text is in no output that is meant for readers of the store."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,8 @@ def built(root: Path, **privacy: Any) -> Workspace:
 
 
 def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
-    monkeypatch.setattr(screenshot_texts, "read_lines", lambda *_: [])  # another test reads
+    # Another test uses real text recognition.
+    monkeypatch.setattr(screenshot_texts, "read_lines", lambda *_: [])
     workspace = built(tmp_path, policy="redact")
     store = tmp_path / "store"
     card = (store / "sft/README.md").read_text()
@@ -47,7 +48,7 @@ def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
     other = PrivacySettings(policy="redact", words=("Falcon",))
     with pytest.raises(StorageError, match="other settings of `privacy`"):
         export_datasets(workspace.store, tmp_path / "out", privacy=other)
-    with pytest.raises(MissingOutput):  # as `annotate` asks for it
+    with pytest.raises(MissingOutput):  # `annotate` opens trajectories with this function
         open_judged(workspace.store, "mail", workspace.reviews, other)
     assert not (tmp_path / "out").exists()
     assert holding(store, EMAIL) <= PRIVATE
@@ -56,7 +57,8 @@ def test_a_redacted_address_is_in_no_dataset(tmp_path, monkeypatch):
     task = json.loads((store / "dataset/trajectories/mail/task.json").read_text())
     assert task["instruction"] == "Write to <email> now."
     assert "bob" not in task["task_id"]
-    assert quest_objectives(workspace.store, "mail") == ("<email> has mail",)  # models are told
+    # Prompts for models contain these objectives.
+    assert quest_objectives(workspace.store, "mail") == ("<email> has mail",)
 
 
 def test_without_text_recognition_the_demonstration_is_in_no_dataset(tmp_path, monkeypatch):

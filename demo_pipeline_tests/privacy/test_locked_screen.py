@@ -1,4 +1,4 @@
-"""A password typed while the screen is black or locked is in no output."""
+"""Tests that a password typed while the screen is black or locked is in no output."""
 
 from collections.abc import Callable
 from pathlib import Path

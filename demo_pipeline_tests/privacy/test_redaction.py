@@ -111,7 +111,7 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path):
     read = folded(
         " ".join(line.text for line in screenshot_texts.ScreenshotReader().lines(picture))
     )
-    assert "now" in read  # the rest of the lines is there
+    assert "now" in read  # the rest of each line is still visible
     assert not [secret for secret in secrets if folded(secret) in read]
 
 
@@ -119,7 +119,8 @@ def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     write(tmp_path / "demo", ["nothing", "more"])
     marks = Marks(added={0: [(50, 40, 300, 50)], 1: [(700, 40, 10, 10)]})
     redaction = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
-    assert redaction.write(tmp_path / "out") == 3  # the final picture goes with the last step
+    # Two steps and the final screenshot, to which the marks of the last step apply, too.
+    assert redaction.write(tmp_path / "out") == 3
     first = shown(tmp_path / "out" / "steps" / "000" / "screenshot.png")
     final = shown(tmp_path / "out" / "final_screenshot.png")
     assert (first[40:90, 50:350] == first[40, 50]).all()
@@ -131,7 +132,8 @@ def test_a_detected_box_that_people_clear_is_not_covered(tmp_path):
     write(tmp_path / "demo", ["nothing"])
     marks = Marks(kept={0: [(50, 40, 300, 50)]})
     redaction = redaction_of(tmp_path / "demo", settings, marks)
-    assert [finding["step"] for finding in redaction.findings] == [None]  # only the final picture's
+    # None stands for the final screenshot, whose box nobody cleared.
+    assert [finding["step"] for finding in redaction.findings] == [None]
     assert redaction.write(tmp_path / "out") == 1
 
 

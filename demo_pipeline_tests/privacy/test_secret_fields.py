@@ -14,7 +14,7 @@ from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, think, type_text
 
-SECRET = "Tr0ub4dor&3"  # noqa: S105 - made up
+SECRET = "Tr0ub4dor&3"  # noqa: S105 - an invented password
 MARKS: dict[str, dict[str, Any]] = {
     "AT-SPI": {"role": "password text"},
     "UIA": {"IsPassword": True},
@@ -26,7 +26,7 @@ MARKS: dict[str, dict[str, Any]] = {
 
 
 def mark_fields(log: Path, mark: dict[str, Any]) -> None:
-    """Makes every scan of a log say that the field `Name` is a password field."""
+    """Marks the field `Name` as a password field in every scan of a log."""
 
     def marked(value: Any) -> Any:
         if isinstance(value, list):
@@ -41,7 +41,16 @@ def mark_fields(log: Path, mark: dict[str, Any]) -> None:
 
 
 def sign_in(root: Path, change: Callable[[Path], None], *, content: str) -> Path:
-    """Returns a store with a demonstration that types a secret into the field `Name`."""
+    """Records and processes a demonstration that types a secret into the field `Name`.
+
+    Args:
+        root: folder for the uploads and the store.
+        change: a function that changes the recorded input log.
+        content: the request of the task.
+
+    Returns:
+        The folder of the store.
+    """
     acts = (click("Name"), type_text(SECRET), think(2.5), click("Agree"), click("Rows/b"))
     demonstration = replace(script(*acts), title="Sign in", content=content)
     write_recording(root / "uploads" / "signin", demonstration, SMALL)
@@ -52,7 +61,7 @@ def sign_in(root: Path, change: Callable[[Path], None], *, content: str) -> Path
 
 
 def holding(store: Path, text: str) -> set[str]:
-    """Returns the folders of the store with a file that contains a text."""
+    """Returns the top folders of the store that have a file with the given text."""
     folders = set()
     for path in store.rglob("*"):
         if path.is_file() and text.encode() in path.read_bytes():

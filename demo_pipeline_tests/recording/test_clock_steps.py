@@ -1,4 +1,4 @@
-"""Finding where the recorder's clock was set, and logs that only look as if it had been."""
+"""Tests of finding clock steps, and of logs that only look as if the clock had been set."""
 
 import io
 from typing import Any
@@ -27,7 +27,10 @@ REST = next(n for n, line in enumerate(WORK) if line["time"] == 2000)
 
 
 def read(lines: list[dict[str, Any]]) -> tuple[list[Any], list[str]]:
-    """Returns the clock steps of a log, and its actions in order without the length of pauses."""
+    """Returns the clock steps of a log, and the types of its actions in order.
+
+    Typing that continues after a pause counts as one action.
+    """
     timed = [{**line, "time": START_MS + line["time"]} for line in lines]
     events = list(parse_log(io.BytesIO(text_of(timed))))
     steps = find_clock_steps(events, FILMED)
@@ -51,7 +54,7 @@ def stepped(at: int, step_ms: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
 def test_a_step_before_any_line_changes_no_action(step_ms):
-    """A step back during a longer rest is not found, and does no harm."""
+    """A small step back during a longer pause of the person is not found, but harmless."""
     for at in range(1, len(WORK)):
         steps, actions = read(stepped(at, step_ms))
         assert [step.line for step in steps] == [at + 1] * (at != REST or step_ms != -800)
@@ -61,7 +64,7 @@ def test_a_step_before_any_line_changes_no_action(step_ms):
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
 def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms):
-    """Two hooks log each line of the pointer, and one hook those of the keys."""
+    """Two hooks log each event of the pointer, and a single hook logs those of the keys."""
     lines = [line for line in WORK for _ in range(2 if "key" not in line["data"] else 1)]
     for at in range(1, 2 * REST, 2):
         moved = [{**one, "time": one["time"] + step_ms * (n >= at)} for n, one in enumerate(lines)]

@@ -1,7 +1,8 @@
-"""The examples of the Training Gym format, word for word: read completely, without a warning.
+"""Tests that the examples of the Training Gym format are read completely and without a warning.
 
-Their `/* ... */` and `//` comments stand for content; an object or an array that holds only such a
-comment is read as an empty one. meta.json is read with its comments in place.
+The examples are copied word for word. Their `/* ... */` and `//` comments stand for content that
+the documentation leaves out. An object or array with only a comment is read as empty. The example
+of meta.json is read with its comments.
 """
 
 import re
@@ -181,7 +182,7 @@ EXAMPLES = (EVENT, AXTREE, MOUSEMOVE, MOUSEDOWN, MOUSEUP, MOUSEWHEEL, KEYDOWN, K
 
 
 def one_line(example: str) -> bytes:
-    """Returns an example as a recorder writes it: on a single line, without comments."""
+    """Returns an example on a single line and without comments, as a recorder writes it."""
     bare = re.sub(r"/\*.*?\*/|//[^\n]*", "", example)
     return bare.replace("\n", " ").encode()
 

@@ -1,4 +1,4 @@
-"""The `events` stage: each line is in one of two tables, scans also in a third; the checks."""
+"""Tests of the stage `events`: each line is an event or a rejected line, and the checks work."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def built(folder: Path, log: bytes) -> dict[str, Any]:
 
 
 def test_the_name_of_an_event_is_published_only_when_it_is_a_known_one(tmp_path):
-    """The table has the logged name, but the summary, which logs and metadata show, has not."""
+    """The table has the logged name. The summary, which is shown to people, has only its length."""
     names = ("mousedelta", "hunter2", "p4ssw0rd", "é")
     lines = [{"event": name, "data": {}, "time": n} for n, name in enumerate(names)]
     summary = built(tmp_path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))

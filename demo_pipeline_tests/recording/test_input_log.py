@@ -1,4 +1,4 @@
-"""The parser returns a row for every line with any content, and a reason for each rejection."""
+"""Tests that the parser returns a row for every line, and a reason for each rejected line."""
 
 import io
 import json
@@ -88,7 +88,7 @@ def test_a_line_far_too_long_costs_only_itself():
     assert (last.event_index, last.byte_offset) == (3, len(MOVE) + 3_000_003)
 
 
-# --- what deviates and is accepted
+# --- accepted deviations from the format
 
 
 @pytest.mark.parametrize("event", ["mousedown", "mouseup"])
@@ -131,7 +131,7 @@ def test_scans_with_odd_durations(data, duration):
 
 
 def nested(levels: int, event: str = "axtree") -> bytes:
-    """Returns a scan whose tree has so many levels; each level takes two levels of JSON."""
+    """Returns a scan with a tree of this depth. Each level of the tree takes two levels of JSON."""
     tree = b'[{"role":"Pane","children":' * levels + b"[]" + b"}]" * levels
     return b'{"event":"%s","data":{"duration":9,"tree":%s},"time":5}' % (event.encode(), tree)
 
@@ -142,7 +142,7 @@ def test_deep_trees(levels):
 
 
 def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
-    """The limit does not depend on the depth of the calls above the parser, as in Dagster."""
+    """The limit does not depend on the caller's depth of recursion, which is high in Dagster."""
 
     def below(calls: int) -> list[Event | Rejected]:
         log = MOVE + b"\n" + nested(490) + b"\n" + nested(491) + b"\n"
@@ -158,7 +158,7 @@ def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
 
 
 def test_a_short_line_with_elements_without_number_is_rejected():
-    """An empty element takes three bytes in the log, and a hundred times as much in memory."""
+    """An empty element takes three bytes in the log, but a hundred times as much in memory."""
 
     def scan(elements: int) -> bytes:
         tree = ",".join(["{}"] * elements)
@@ -183,7 +183,7 @@ def test_endless_nesting_is_rejected_and_the_rest_is_read():
     assert isinstance(last, Event)
 
 
-# --- what is refused
+# --- rejected lines
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_rejections_never_quote_the_line(line):
     assert TYPED not in refused(line.encode()).message
 
 
-# --- any bytes at all
+# --- arbitrary bytes
 
 
 @settings(max_examples=400, deadline=None)
@@ -303,7 +303,7 @@ def check_rows(log: bytes) -> None:
 
 
 def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
-    """The line has 120,000 elements. The largest known scan of a screen has 4 MB."""
+    """The line has 120,000 elements and about 30 MB; the largest known scan has 4 MB."""
     element = b'{"role": "button", "name": "' + b"x" * 200 + b'", "children": []}'
     tree = b"[" + b",".join([element] * 120_000) + b"]"
     line = b'{"event": "axtree", "time": 1700000000000, "data": {"tree": ' + tree + b"}}"

@@ -1,4 +1,4 @@
-"""Key names of the recorders on all platforms."""
+"""Tests of the key names that recorders log on all platforms."""
 
 import string
 
@@ -138,9 +138,9 @@ def test_the_uk_layout_is_a_table_of_its_own():
 @pytest.mark.parametrize(
     ("platform", "typed"),
     [
-        # X11: symbols/gb, variant `basic`
+        # Source for X11: symbols/gb, variant `basic`.
         ("linux", "2\" 3£ '@ `¬ #~ \\|"),
-        # macOS: British.keylayout, by key code
+        # Source for macOS: British.keylayout, by key code.
         ("macos", "2@ 3£ '\" `~ \\| §±"),
     ],
 )

@@ -1,6 +1,6 @@
-"""Country keyboards: the characters of each key, and the accents of dead keys."""
+"""Tests of countries' keyboard layouts: the characters of keys, and the accents of dead keys."""
 
-# ruff: noqa: RUF001 - other scripts are what this is about
+# ruff: noqa: RUF001 - the tests contain other scripts on purpose
 
 import pytest
 
@@ -104,6 +104,9 @@ def test_dead_keys_of_us_international(char):
     ],
 )
 def test_a_dead_key_and_the_key_after_it(accent, char, windows, linux):
-    """The source for Linux is libX11's Compose file for en_US.UTF-8; other pairs are unknown."""
+    """The source for Linux is libX11's Compose file for en_US.UTF-8.
+
+    The result is unknown for pairs that are not in the file.
+    """
     assert accented(accent, char, "windows") == windows
     assert accented(accent, char, "linux") == linux

@@ -1,4 +1,4 @@
-"""Splitting lines and validating UTF-8 gives the same results as simple code, for any bytes."""
+"""Tests that splitting lines and validating UTF-8 agree with simple code for arbitrary bytes."""
 
 import io
 from random import Random

@@ -1,4 +1,4 @@
-"""The manifest describes the three files, reports all problems together, and detects changes."""
+"""Tests that the manifest describes the required files, lists all problems and detects changes."""
 
 import hashlib
 import json
@@ -118,7 +118,7 @@ def test_another_id_in_the_meta_is_a_warning(upload, out):
     assert (warning["code"], warning["demonstration"]) == ("id_differs", SAMPLE)
 
 
-# --- everything that is wrong, at once
+# --- all problems are reported together
 
 
 def test_missing_files_are_problems(tmp_path, out):
@@ -158,7 +158,7 @@ def test_an_unusable_meta_is_a_problem(upload, out, value):
     assert {location.split(":")[0] for _, location in problems_of(upload, out)} == {"meta.json"}
 
 
-# --- a manifest later on
+# --- files that changed after the manifest was written
 
 
 @pytest.mark.parametrize("change", ["append", "flip", "remove"])

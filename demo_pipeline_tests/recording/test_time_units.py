@@ -1,4 +1,4 @@
-"""Logs with another unit of time, and logs of another day than meta.json."""
+"""Tests of logs with other units of time, and of logs from another day than meta.json says."""
 
 import io
 import json
@@ -120,7 +120,7 @@ def test_a_time_far_from_the_others_costs_its_line_only(tmp_path, unit, event, f
 
 
 def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
-    """The beginning of a long log may be damaged. Therefore, every n-th line counts."""
+    """The beginning of a log may be damaged, so the median is that of every n-th line."""
     damaged = 60_000
     lines = 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
@@ -138,7 +138,7 @@ def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path):
 
 
 def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path):
-    """Negative times are before the start. A line with an epoch time keeps its time."""
+    """Negative times lie before the start of the recording. An epoch time stays unchanged."""
     (tmp_path / "input_log.jsonl").write_bytes(log_of([-3, 0, 194, START_MS + 250, 90_000]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
     summary = build_events(tmp_path / "input_log.jsonl", tmp_path, recorded_at=recorded)

@@ -1,4 +1,4 @@
-"""The typed character in every form in which recorders log it."""
+"""Tests of reading the typed character in every format in which recorders log it."""
 
 import json
 import unicodedata
@@ -11,7 +11,10 @@ from demo_pipeline.recording.key_names import TypedCharacter, read_typed_charact
 
 
 def debug_print(name: str | None, units: list[int], *, dead: bool = False) -> str:
-    """Returns what Rust's `{:?}` prints for a `UnicodeInfo`; `name` has to be escaped."""
+    """Returns the text that Rust's `{:?}` prints for a `UnicodeInfo`.
+
+    `name` must already be escaped as Rust escapes strings.
+    """
     shown = "None" if name is None else f'Some("{name}")'
     return f"UnicodeInfo {{ name: {shown}, unicode: {units}, is_dead: {str(dead).lower()} }}"
 
@@ -138,7 +141,7 @@ def test_print_and_object_and_text_agree(text):
     printed = read_typed_character(debug_print(rust_escaped(text), utf16(text)))
     info = {"name": text, "unicode": utf16(text), "is_dead": False}
     assert read_typed_character(json.dumps(info)) == printed
-    composed = unicodedata.normalize("NFC", text)  # as keyboards type it
+    composed = unicodedata.normalize("NFC", text)  # keyboards type composed characters
     assert printed.text in {"", text, composed} or len(printed.text) < len(text)
     if len(text) == 1:
         assert read_typed_character(text) == printed

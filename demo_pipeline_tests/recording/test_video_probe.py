@@ -1,4 +1,4 @@
-"""The video probe: its values, and its errors and warnings for damaged files."""
+"""Tests of the video probe: its values, and its errors and warnings for damaged files."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_video_that_begins_late(tmp_path):
 @pytest.mark.parametrize(
     ("container", "codec", "pixels"),
     [
-        ("matroska", "libx264", "yuv420p"),  # what OBS writes, under the name of an MP4
+        ("matroska", "libx264", "yuv420p"),  # OBS writes Matroska, here named .mp4
         ("matroska", "libx265", "yuv420p10le"),
         ("mp4", "libx265", "yuv420p10le"),
         ("webm", "libsvtav1", "yuv420p"),
@@ -112,7 +112,7 @@ def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, 
     assert np.allclose(np.diff(video.times), 0.1)
     [last] = video.frames([Span(video.times[20] - 0.01, video.times[20] + 0.01)])
     shown = last.decoded.to_ndarray(format="rgb24").mean()
-    assert abs(shown - 200) < 6  # the frame of that time, not a neighbour
+    assert abs(shown - 200) < 6  # the brightness of frame 20; its neighbours differ by 10
 
 
 def test_a_film_without_frames_says_so(tmp_path):
@@ -135,7 +135,10 @@ def test_a_file_cut_off_before_its_index(mp4):
 
 
 def faststart(source: Path, target: Path) -> Path:
-    """Copies a video so that its index comes first, and it can be opened without its end."""
+    """Copies a video with its index moved to the beginning.
+
+    Such a file can be opened although its end is cut off.
+    """
     with (
         av.open(str(source)) as film_in,
         av.open(str(target), "w", format="mp4", options={"movflags": "faststart"}) as film_out,

@@ -1,4 +1,4 @@
-"""Tests of the report to send: its contents, what it leaves out, and that it needs no server."""
+"""Tests of the static report: its contents, private data that it leaves out, use without server."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,13 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.browser import opened_browser
 from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace
 
-WORDS = ["Ab, c!", "Please do the first task."]  # the typed text and the instruction of `first`
+WORDS = ["Ab, c!", "Please do the first task."]  # typed text and instruction of the demo `first`
 
 
 def written(
     root: Path, dest: Path, *, screens: bool = True, **settings: Any
 ) -> tuple[WrittenReport, str, dict[str, Any]]:
-    """Writes a report; returns its extent, and data.js as text and as the value in it."""
+    """Writes a report, and returns its numbers, the text of data.js, and the value in data.js."""
     report = write_report(open_workspace(root, **settings), dest, screens=screens)
     text = (dest / "data.js").read_text()
     return report, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))
@@ -115,7 +115,7 @@ def test_the_page_filters_steps_and_opens_one_without_a_network(made_root, tmp_p
 
 
 def use_filters(page: Page) -> None:
-    """Filters by demonstration, action, words and signal, and opens a step."""
+    """Uses the page's filters by demonstration, action, words and signal, and opens a step."""
     page.select_option("select[name=demonstration]", "second")
     page.select_option("select[name=action]", "hotkey")
     expect(page.locator(".tile")).to_have_count(1)

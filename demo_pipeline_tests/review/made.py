@@ -1,7 +1,8 @@
-"""Demonstrations written as the earlier stages' outputs, without a film: cheap, with known faults.
+"""Generates demonstrations with known faults, cheaply, by writing the outputs of earlier stages.
 
-A person does a task in one application: clicks on buttons, types, scrolls. Every picture is drawn,
-the events, actions, evidence and trees are those that belong to it. `FAULTS` change one thing each.
+In each demonstration, an imagined person clicks on buttons, types and scrolls in an application.
+There is no video: the screenshots are drawn, and the events, actions, evidence and trees agree with
+the screenshots. Each function in `FAULTS` adds one kind of fault.
 """
 
 import random
@@ -48,24 +49,24 @@ ROLES = dict.fromkeys(BUTTONS, "button") | {"node_6": "textfield", "node_7": "li
 
 @dataclass
 class MadeStep:
-    """A step; times are milliseconds since the video began, points are on the canvas."""
+    """A step. Times are milliseconds since the start of the video; points are screenshot pixels."""
 
     kind: str
     node: str | None
     press: int
     end: int
-    look: int  # number of the screen that is shown before it
+    look: int  # number of the screen that is shown before the step
     text: str = ""
     keys: tuple[str, ...] = ()
     deletions: int = 0
-    detour: float = 1.0  # of the pointer's path
-    place: tuple[int, int] | None = None  # of an action without a target
-    window: str = ""  # instead of the application's
+    detour: float = 1.0  # length of the pointer's path ÷ distance
+    place: tuple[int, int] | None = None  # point of an action without a target
+    window: str = ""  # title of the window; empty for the application's own window
     row: dict[str, Any] = field(default_factory=dict)
 
     @property
     def point(self) -> tuple[int, int] | None:
-        """The canvas point at which it acts."""
+        """The point of the action in screenshot pixels, or None for an action without a point."""
         if self.kind in {"type", "hotkey", "wait"}:
             return None
         if self.node is None:
@@ -76,7 +77,7 @@ class MadeStep:
 
 @dataclass
 class MadeDemonstration:
-    """A demonstration; `looks` gives screenshots a fault: step → kind of fault."""
+    """A demonstration. `faulty` maps a step to the fault of its screenshot, such as `black`."""
 
     id: str
     application: str
@@ -92,7 +93,11 @@ class MadeDemonstration:
 
 
 def clean(number: int, seed: int = 0) -> MadeDemonstration:
-    """A demonstration as people make them: a few stale trees, missing targets and short rests."""
+    """Returns an ordinary demonstration without faults.
+
+    As in real demonstrations, a few trees are stale, a few targets are missing, and the person
+    sometimes pauses.
+    """
     rng = random.Random(f"{seed}-{number}")
     application = rng.choice(APPLICATIONS)
     time = rng.randint(800, 4000)
@@ -122,13 +127,13 @@ def clean(number: int, seed: int = 0) -> MadeDemonstration:
 
 
 def _as_people_are(demo: MadeDemonstration, rng: random.Random) -> None:
-    """Adds what is no fault: reading, a click that sets the caret, a detour, slowness, typos."""
+    """Adds ordinary behaviour that is no fault, such as pauses for reading, detours and typos."""
     last = len(demo.steps) - 1
     if rng.random() < 0.12:
         _later(demo, rng.randint(1, last), rng.randint(8000, 14_000))
     if rng.random() < 0.1:
         demo.steps[rng.randint(0, last)].detour = 4.0
-    if rng.random() < 0.04:  # a click whose effect cannot be seen
+    if rng.random() < 0.04:  # a click without a visible effect
         demo.steps[1].look = demo.steps[0].look
     if rng.random() < 0.1:
         demo.changes_s.append((demo.steps[2].end + 2500) / 1000)
@@ -153,7 +158,7 @@ def _insert(demo: MadeDemonstration, place: int, *steps: MadeStep) -> None:
 
 
 def no_effect(demo: MadeDemonstration) -> None:
-    """Adds a click without an effect, which is repeated."""
+    """Adds a click without an effect, and the same click again."""
     before = demo.steps[0]
     after = demo.steps[1]
     for number in (1, 2):
@@ -171,7 +176,7 @@ def undone(demo: MadeDemonstration) -> None:
 
 
 def hesitating(demo: MadeDemonstration) -> None:
-    """Adds a pause and a detour of the pointer, as of a person who searches."""
+    """Adds pauses and detours of the pointer, as if the person were searching."""
     for place in (1, 2, 3):
         _later(demo, place, 14_000)
         demo.steps[place].detour = 4.0
@@ -185,7 +190,7 @@ def mistyping(demo: MadeDemonstration) -> None:
 
 
 def off_task(demo: MadeDemonstration) -> None:
-    """Moves the last steps to a window of a messenger."""
+    """Adds two steps in a window of a messenger at the end."""
     for number in range(2):
         press = demo.steps[-1].end + 1500
         step = MadeStep("click", f"node_{3 + number}", press, press + 80, demo.final)
@@ -206,18 +211,18 @@ def jumping(demo: MadeDemonstration) -> None:
 
 
 def unclocked(demo: MadeDemonstration) -> None:
-    """Makes the clock rest on meta.timestamp alone."""
+    """Makes meta.timestamp the only source of the clock."""
     demo.clock = "meta_timestamp"
     demo.uncertainty = 2500.0
 
 
 def cut_film(demo: MadeDemonstration) -> None:
-    """Makes the video shorter than meta.json says."""
+    """Makes the duration in meta.json longer than the video."""
     demo.meta_s = demo.meta_s * 1.6 + 5
 
 
 def bad_picture(demo: MadeDemonstration) -> None:
-    """Makes a screenshot black, torn or frozen."""
+    """Makes screenshots black, torn or frozen, depending on the id of the demonstration."""
     kind = ("black", "torn", "frozen")[int(demo.id[-2:]) % 3]
     if kind == "black":
         demo.faulty[2] = kind
@@ -235,7 +240,7 @@ def bad_picture(demo: MadeDemonstration) -> None:
 
 
 def on_recorder(demo: MadeDemonstration) -> None:
-    """Adds a step on the recorder's own window."""
+    """Turns a step into a click on the recorder's own window."""
     demo.steps[2].window = "Training Gym - recording"
     demo.steps[2].kind = "click"
     demo.steps[2].node = "node_4"
@@ -258,7 +263,7 @@ def _page(look: int) -> np.ndarray[Any, Any]:
 
 @cache
 def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | None) -> bytes:
-    """A window with its bar, its buttons, and what `look` shows in it."""
+    """Returns a PNG of a window with a title bar, buttons, and random boxes that `look` decides."""
     rng = np.random.default_rng(look + 100 * APPLICATIONS.index(application))
     screen = np.full((1080, 1920, 3), 60 + 12 * APPLICATIONS.index(application), np.uint8)
     screen[80:1000, 200:1700] = 235
@@ -271,7 +276,7 @@ def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | Non
         screen[y : y + 40, x : x + 120] = rng.integers(0, 255, 3)
     if fault == "black":
         screen[:] = 0
-    if fault in {"page", "torn"}:  # a film that fills the screen, and half of its next picture
+    if fault in {"page", "torn"}:  # a full screen of noise, whose upper half changes if it is torn
         screen[:] = _page(look)
     if fault == "torn":
         screen[:540] = _page(look + 1)[:540]
@@ -282,7 +287,11 @@ def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | Non
 
 
 def write_outputs(demo: MadeDemonstration, root: Path) -> tuple[RecordingManifest, dict[str, Path]]:
-    """Writes the outputs of the earlier stages; returns the manifest, and stage → folder."""
+    """Writes the outputs of the stages before the triage.
+
+    Returns:
+        The manifest, and name of a stage → folder of its output.
+    """
     folders = {name: root / name / demo.id for name in STAGES}
     for folder in folders.values():
         shutil.rmtree(folder, ignore_errors=True)
@@ -297,7 +306,7 @@ def write_outputs(demo: MadeDemonstration, root: Path) -> tuple[RecordingManifes
 
 
 def write_triage(demo: MadeDemonstration, root: Path, out: Path) -> None:
-    """Returns the triage of a made demonstration."""
+    """Builds the triage of a generated demonstration in `out`."""
     out.mkdir(parents=True)
     build_triage(triage_inputs(*write_outputs(demo, root)), out)
 
@@ -314,7 +323,7 @@ def triage_inputs(manifest: RecordingManifest, folders: dict[str, Path]) -> Reco
 
 
 def commit(workspace: Workspace, demo: MadeDemonstration, root: Path) -> None:
-    """Commits a made demonstration to a store."""
+    """Commits a generated demonstration with its triage to a store."""
     manifest, folders = write_outputs(demo, root)
     triage = root / "triage" / demo.id
     shutil.rmtree(triage, ignore_errors=True)
@@ -353,7 +362,7 @@ def _evidence(demo: MadeDemonstration) -> Evidence:
 
 
 def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[Action]:
-    """Returns the events and the actions from which the steps are made."""
+    """Writes the events and scans of a demonstration, and returns its actions."""
     rows: list[dict[str, Any]] = []
 
     def log(event: str, time: float, **more: Any) -> int:
@@ -408,7 +417,10 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
 
 
 def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, int]]:
-    """Returns twenty points from a point to the next, on a detour."""
+    """Returns the pointer's path from `at` to the point of a step, with the step's detour.
+
+    The path has twenty moves (x, y, time in milliseconds).
+    """
     assert step.point is not None
     (x0, y0), (x1, y1) = at, step.point
     bow = (max(0.0, step.detour**2 - 1) ** 0.5) * 0.5 + (step.detour > 2) * 1.0
@@ -487,7 +499,7 @@ def _written(index: int, step: MadeStep) -> dict[str, Any]:
 
 
 def tree(window: str) -> dict[str, Any]:
-    """A desktop with a taskbar and one window."""
+    """Returns the UI tree of a desktop with a taskbar and a window with the given title."""
 
     def node(name: str, role: str, text: str, box: tuple[int, ...], *children: Any) -> Any:
         bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))

@@ -1,4 +1,4 @@
-"""Which element of a tree an action was aimed at."""
+"""Tests of the hit test, which finds the element of a tree at which an action was aimed."""
 
 import pytest
 
@@ -62,7 +62,11 @@ def test_windows_and_what_fills_them_are_no_targets() -> None:
 
 
 def overlapping(role: str) -> tuple[list[dict[str, object]], dict[str, object]]:
-    """Returns a dialog in front of a list whose rows are smaller than the dialog's field."""
+    """Returns the windows of a tree, and the field of the window in front.
+
+    The front window, of the given role, covers a window with a list row that is smaller than the
+    field.
+    """
     row = node("ListItem", (300, 300, 200, 20), name="covered row")
     field = node("Edit", (280, 290, 400, 60), name="field")
     dialog = node(role, (250, 250, 500, 200), field, name="dialog")
@@ -78,7 +82,10 @@ def test_what_lies_behind_another_window_is_not_hit() -> None:
 
 
 def test_the_order_of_windows_at_the_top_of_a_windows_scan_means_nothing() -> None:
-    """The recorder lists them in the order in which their scans end. Its hit test decides."""
+    """The recorder lists the windows in the order in which their scans end.
+
+    Therefore, only the recorder's own hit test shows which window is in front.
+    """
     tree, field = overlapping("Window")
     row = tree[1]["children"][0]  # type: ignore[index]
     away = node("Button", (0, 0, 9, 9))
@@ -113,14 +120,14 @@ def test_an_icon_of_the_desktop_is_hit_only_where_no_window_covers_it() -> None:
         for order in ([editor, desktop], [desktop, editor]):
             assert hit(order, 310, 310) == "text"
             assert hit([desktop, node(role, WINDOW, name="game")], 310, 310) == "Recycle Bin"
-            text["bbox"]["x"] = 400  # the editor has nothing at the point now
+            text["bbox"]["x"] = 400  # moves the editor's text away from the tested point
             assert hit(order, 310, 310) is None
             text["bbox"]["x"] = 250
     assert hit([desktop], 310, 310) == "Recycle Bin"
 
 
 def test_a_pane_at_the_top_of_a_windows_scan_is_a_window() -> None:
-    """Browsers, the taskbar, and a menu without a name are such panes."""
+    """Browsers, the taskbar, and menus without a name are listed as such panes."""
     link = node("Hyperlink", (500, 400, 120, 18), name="Terms")
     taskbar = node("Pane", (0, 1040, 1920, 40), node("Button", (0, 1040, 48, 40), name="Start"))
     browser = node("Pane", (0, 0, 1920, 1040), node("Document", (0, 90, 1920, 950), link))
@@ -150,7 +157,7 @@ def test_a_menu_without_a_name_may_cover_the_window_with_the_focus() -> None:
 
 @pytest.mark.parametrize("role", ["Window", "frame"])
 def test_the_window_that_the_picture_shows_is_in_front_whatever_the_tree_says(role: str) -> None:
-    """The focus proves nothing: recorders report a focus in windows behind, too."""
+    """The focus proves nothing, because recorders also report a focus in windows behind others."""
     boxes, field = overlapping(role)
     for order in (boxes, boxes[::-1]):
         tree = mapped([node("Pane", SCREEN, *order, name="Desktop")], focused=field)
@@ -169,7 +176,7 @@ def test_with_two_windows_and_no_sign_of_the_front_one_there_is_no_target(claims
 
 
 def test_the_bare_part_of_a_window_may_cover_another_one() -> None:
-    """An example is the title bar of a dialog, which has no element in AT-SPI."""
+    """For example, the title bar of a dialog has no element in AT-SPI, but covers other windows."""
     dialog = node("frame", (250, 250, 500, 200), node("Edit", (280, 290, 400, 60), name="field"))
     row = node("ListItem", (260, 255, 200, 20), name="row")
     tree = mapped([node("frame", WINDOW, row), dialog], platform="linux")
@@ -191,7 +198,7 @@ def test_the_bare_desktop_is_no_target() -> None:
 
 
 def test_what_is_scrolled_out_of_its_pane_is_not_hit() -> None:
-    """The nodes of a page keep their boxes even below the edge of the pane that shows the page."""
+    """The elements of a page keep their boxes even outside the pane that shows the page."""
     link = node("Link", (200, 600, 100, 20), name="far down the page")
     pane = node("ScrollPane", (120, 120, 700, 300), link, name="page")
     status = node("StatusBar", (100, 590, 800, 60), name="status")
@@ -224,7 +231,7 @@ def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:
 
 
 def test_a_menu_item_is_in_front_of_a_smaller_button_below_it() -> None:
-    """The item is a node of the menu bar, and the button is a node of the tool bar."""
+    """The menu item belongs to the menu bar, and the button below it belongs to the toolbar."""
     tool = node("Button", (320, 260, 30, 30), name="Cut")
     entry = node("MenuItem", (300, 250, 200, 40), name="Reload")
     menus = node("MenuBar", (100, 100, 800, 25), node("Menu", (300, 100, 50, 25), entry, name="V"))
@@ -250,7 +257,7 @@ def test_an_option_is_in_front_of_what_its_list_covers() -> None:
 
 
 def test_between_branches_that_nothing_tells_apart_there_is_no_target() -> None:
-    """The smaller node comes first, and sticks out of the other. Either may be in front."""
+    """The smaller element comes first and sticks out of the other, so either may be in front."""
     small = node("Button", (300, 300, 60, 30), name="small")
     large = node("Button", (320, 290, 300, 60), name="large")
     assert hit([node("Window", WINDOW, small, large)], 330, 310) is None
@@ -287,7 +294,10 @@ def test_a_whole_page_is_scrolled_but_not_clicked() -> None:
 
 
 def test_a_menu_is_open_over_the_pane_that_holds_its_title() -> None:
-    """LibreOffice has its menu bar in a scroll pane. But a menu of a page stays inside the page."""
+    """LibreOffice has its menu bar in a scroll pane, which does not clip the open menu.
+
+    In contrast, a menu of a page is clipped by the page.
+    """
     for pane, expected in (("scroll pane", "Insert Table..."), ("document web", "Form")):
         item = node("menu item", (300, 125, 340, 25), name="Insert Table...")
         title = node("menu", (300, 100, 50, 25), item, name="Table")

@@ -1,4 +1,4 @@
-"""Which element received keys, and when this is unknown."""
+"""Tests of finding the element that received keys, and of leaving it unknown."""
 
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,17 @@ def meant(
     focused: Any = SEARCH,
     screen: Any = SCREEN,
 ) -> str | None:
-    """Returns the name of the target of typing at 10 s; the scan at `scanned` names `focused`."""
+    """Returns the name of the element that typing at 10 s went to.
+
+    Args:
+        scanned: start of the current scan, milliseconds.
+        earlier: actions before the typing.
+        known: whether the targets of the earlier actions are known.
+        changes: times of large changes of the screen.
+        typed: places that changed while the text was typed.
+        focused: the element that the scan reports as focused.
+        screen: the windows in the scan.
+    """
     before = mapped(SCREEN, focused=SEARCH)
     tree = mapped(screen, focused=focused)
     keyboard = KeyboardFocus()
@@ -71,7 +81,7 @@ def test_a_click_into_a_field_moves_the_focus_there() -> None:
 
 
 def test_a_click_into_what_the_scan_does_not_know_leaves_the_focus_unknown() -> None:
-    """A dialog opened after the scan. The element behind it that had the focus lost it."""
+    """A dialog opened after the scan, so the element behind it lost the focus."""
     assert meant(7000, click(620, 220, 8000)) is None
     assert meant(7000, click(250, 320, 8000), known=False) is None
 
@@ -97,7 +107,7 @@ def test_typed_text_shows_the_field_after_tab() -> None:
 
 
 def test_text_that_appeared_elsewhere_was_not_typed_into_the_focus() -> None:
-    """A terminal without a tree is next to a window whose element the scan calls focused."""
+    """The text went to a terminal without a tree, but a scan reports a focus in another window."""
     assert meant(9500, typed=(ELSEWHERE,)) is None
     assert meant(9500, typed=(IN_SEARCH, ELSEWHERE)) == "Search"
     assert meant(7000, click(250, 450, 8000), typed=(IN_TEXT,)) == "Text"
@@ -123,7 +133,10 @@ FORM = [
 
 
 def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) -> str | None:
-    """Returns the name of the focused element after a click and some keys; the scan ran before."""
+    """Returns the name of the focused element after a click at `start` and the keys `pressed`.
+
+    The only scan ran before the click.
+    """
     tree = mapped(FORM, focused=None)
     keyboard = KeyboardFocus()
     clicked = click(*start, 1000)
@@ -140,11 +153,11 @@ def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) 
 def test_tab_goes_through_a_page_and_knows_no_button_of_a_group() -> None:
     tab = ("tab",)
     back = ("shift", "tab")
-    assert reached(tab) is None  # the radio button that is chosen
+    assert reached(tab) is None  # the focus is on the chosen radio button, which is unknown
     assert reached(tab, tab) == "Bicycle"
     assert reached(tab, tab, tab) == "Book"
     assert reached(tab, tab, tab, back) == "Bicycle"
-    assert reached(tab, tab, tab, tab) is None  # the browser's own
+    assert reached(tab, tab, tab, tab) is None  # the focus is on a control of the browser
     assert reached(back) is None
 
 
@@ -240,9 +253,16 @@ def after(
     contradictions: Any = (),
     at: int = 10_000,
 ) -> str | None:
-    """Returns the name of the target of the last action; each action has its changes of the screen.
+    """Returns the name of the element that typing after other actions went to.
 
-    The scan ran before all actions, and contains what the screenshots show.
+    The only scan ran before all actions.
+
+    Args:
+        screen: the windows in the scan.
+        done: each earlier action with the places of the screen that changed after it.
+        typed: places that changed while the text was typed.
+        contradictions: places where the screenshot contradicts the scan.
+        at: time of the typing, milliseconds.
     """
     tree = mapped(screen, focused=None)
     keyboard = KeyboardFocus()
@@ -327,7 +347,7 @@ def test_a_list_of_choices_gives_the_keys_back_when_it_closes() -> None:
     assert after(PAGE, opened, down) is None
     assert after(PAGE, opened, down, enter) == "Shelf"
     assert after(PAGE, opened, (typing(2000), ()), enter) is None
-    gone = [Contradiction((190, 232, 400, 90), is_popup=True)]  # wider than what it is of
+    gone = [Contradiction((190, 232, 400, 90), is_popup=True)]  # wider than the opened element
     assert after(PAGE, opened, down, enter, contradictions=gone) == "Shelf"
     dialog = [Contradiction((150, 150, 300, 200), is_popup=True)]
     assert after(PAGE, opened, down, enter, contradictions=dialog) is None
@@ -375,7 +395,15 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
 def scanned(
     begun: int, focused: Any, *, later: Any = None, alone: bool = True, action: Action = TYPING
 ) -> str | None:
-    """Returns role and name of the target of keys between two scans."""
+    """Returns role and name of the element that keys after the current scan went to.
+
+    Args:
+        begun: start of the current scan, milliseconds.
+        focused: the element that the current scan reports as focused.
+        later: the element that a scan after the keys reports as focused; None without such a scan.
+        alone: whether no other action lies between the two scans.
+        action: the keys.
+    """
     tree = mapped(SHEET, focused=focused)
     keyboard = KeyboardFocus()
     keyboard.record(click(620, 220, 8000), tree, node_at(tree, 620, 220))
@@ -412,11 +440,11 @@ def test_a_scan_after_keys_that_move_nothing_tells_where_they_went() -> None:
     enter = keys("enter", at=10_000)
     assert scanned(7000, SEARCH, later=CELLS_DRAWN) == "panel "
     assert scanned(7000, SEARCH, later=CELLS_DRAWN, action=enter) is None
-    assert scanned(7000, SEARCH, later=TALL, action=enter) is None  # it may have closed a dialog
+    assert scanned(7000, SEARCH, later=TALL, action=enter) is None  # Enter may have closed a dialog
     assert (
         scanned(7000, SEARCH, later=TALL, action=keys("ctrl", "z", at=10_000)) == "textfield Text"
     )
-    assert scanned(7000, SEARCH, later=NOTE) is None  # which the current tree lacks
+    assert scanned(7000, SEARCH, later=NOTE) is None  # the current tree does not contain `NOTE`
 
 
 def test_a_panel_that_draws_its_content_has_the_focus_a_page_does_not() -> None:
@@ -432,7 +460,7 @@ def test_buttons_that_can_be_pressed_now_do_not_take_the_focus_from_a_scanned_fi
 
 
 def pictures(*marked: tuple[int, int, int, int]) -> list[Any]:
-    """Returns screenshots of a white screen, each with a black ring around a place."""
+    """Returns white screenshots, each with a black focus ring around one of the boxes."""
     screenshots = []
     for x, y, width, height in marked:
         picture = np.full((1080, 1920), 255, np.uint8)
@@ -453,7 +481,7 @@ def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
     for pressed, before, now, name in (
         (keys("f6", at=2000), (20, 20, 9, 9), upper, "Upper"),
         (keys("down", at=3000), upper, lower, "Lower"),
-        (keys("tab", at=4000), lower, (200, 320, 120, 20), "Bicycle"),  # known by the order
+        (keys("tab", at=4000), lower, (200, 320, 120, 20), "Bicycle"),  # known by the tab order
         (keys("f6", at=5000), lower, book, "Book"),
         (click(620, 220, 5500), (20, 20, 9, 9), (20, 20, 9, 9), None),
         (keys("f6", at=6000), book, (20, 20, 9, 9), None),
@@ -502,9 +530,9 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     for pressed, is_target_known, clicked_tree, name in (
         ((620, 220), True, before, "Member"),
-        ((620, 220), True, tree, None),  # it was open before
+        ((620, 220), True, tree, None),  # the dialog was open before
         ((620, 220), False, before, "Member"),
-        ((330, 410), False, before, None),  # perhaps something in it was pressed
+        ((330, 410), False, before, None),  # the click may have pressed something in the dialog
     ):
         keyboard = KeyboardFocus()
         clicked = click(*pressed, 8000)
@@ -523,11 +551,18 @@ EDITOR = node(
     name="Letter",
 )
 DESKTOP = [node("application", (0, 0, 0, 0), FOLDER), node("application", (0, 0, 0, 0), EDITOR)]
-TERMINAL = (1400, 800)  # where no window of the tree is
+TERMINAL = (1400, 800)  # a point outside all windows of the tree
 
 
 def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = None) -> str | None:
-    """Returns the name of the target of typing; scans name `focused`, after the typing `again`."""
+    """Returns the name of the element that typing went to.
+
+    Args:
+        done: actions before the typing.
+        focused: the element that the scan before the typing reports as focused.
+        typed: places that changed while the text was typed.
+        again: the element that the scan after the typing reports as focused; by default, `focused`.
+    """
     tree = mapped(DESKTOP, platform="linux", focused=FILES)
     keyboard = KeyboardFocus()
     for action in done:
@@ -552,7 +587,7 @@ def test_keys_into_a_terminal_without_a_tree_are_not_given_to_the_window_that_wa
 
 def test_after_a_switch_of_windows_what_scans_call_focused_may_have_been_left() -> None:
     for names in (("alt", "tab"), ("alt", "f4"), ("ctrl", "alt", "t"), ("win", "d")):
-        expected = "Files" if names == ("alt", "f4") else None  # its window is still there
+        expected = "Files" if names == ("alt", "f4") else None  # the window of Files is still open
         assert claimed(keys(*names, at=8000)) == expected
 
 
@@ -605,7 +640,7 @@ def test_a_menu_that_keys_opened_has_the_keys_by_its_lit_item() -> None:
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     for rows, name in (
         (slice(69, 94), "Item 1"),
-        (slice(144, 169), "Text"),  # the title of a submenu that is open, and has no lit item
+        (slice(144, 169), "Text"),  # the title of an open submenu without a highlighted item
         (slice(0, 0), None),
     ):
         picture = np.full((1080, 1920), 255, np.uint8)
@@ -642,7 +677,7 @@ def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
 
 
 def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
-    """Buttons of tool bars show the format at the text cursor, and receive no text either."""
+    """Toolbar buttons are framed to show the format at the text cursor, but receive no text."""
     bold = node("push button", (200, 360, 80, 30), name="Bold", keyboard_focusable=True)
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     old, new = pictures((20, 20, 9, 9), (200, 360, 80, 30))

@@ -1,4 +1,7 @@
-"""The target of a step on a menu, for scans at different times, on a simulated recording."""
+"""Tests of the target of a click on a menu item, for scans at different times.
+
+The recording is simulated.
+"""
 
 import json
 import os
@@ -54,7 +57,7 @@ FILMED = RecordingOptions(
 
 @pytest.fixture(scope="module")
 def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GroundTruth]:
-    """Returns a recording without scans."""
+    """Returns the folder of a recording without scans, and what really happened in it."""
     folder = tmp_path_factory.mktemp("menu") / "demo"
     return folder, write_recording(folder, STORY, FILMED)
 
@@ -62,7 +65,13 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GroundTruth]
 def step_on_menu(
     filmed: tuple[Path, GroundTruth], root: Path, scans: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Returns the last row of trees.parquet for scans (begin, duration), milliseconds."""
+    """Returns the row of trees.parquet for the last step, on a menu item.
+
+    Args:
+        filmed: the recording without scans, and what really happened in it.
+        root: folder for the recording with scans and its outputs.
+        scans: (begin, duration) of each scan to add, milliseconds.
+    """
     source, truth = filmed
     folder = root / "demo"
     out = root / "trees"
@@ -80,7 +89,7 @@ def step_on_menu(
 
 
 def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
-    """Returns the lines of the log with scans, each of which is written when it ends."""
+    """Returns the lines of the log with added scans, whose lines are written when they end."""
     performance = perform(STORY, FILMED)
     written = []
     for number, (begin, duration) in enumerate(scans):
@@ -93,7 +102,10 @@ def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Returns scans (begin, duration): before and while the menu was open; at the last press."""
+    """Returns (begin, duration) of three scans.
+
+    The scans run before the menu opened, while the menu was open, and during the last press.
+    """
     opening = truth.actions[-2]
     aimed = truth.actions[-1]
     assert aimed.target_name == "Rename"
@@ -108,7 +120,7 @@ def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple
 def test_what_opened_over_the_scanned_element_has_no_name(
     filmed: tuple[Path, GroundTruth], tmp_path: Path
 ) -> None:
-    """The scan has a row of the list at the place of the popup."""
+    """The scan ran before the popup opened, so its tree has a list row at the popup's place."""
     before, _, _ = moments(filmed[1])
     row = step_on_menu(filmed, tmp_path, [before])
     assert (row["scan_ms"], row["target_name"], row["target_method"]) == (before[0], None, "none")

@@ -1,4 +1,4 @@
-"""Role names in the spelling of recorders."""
+"""Tests of mapping role names in the spelling of recorders."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The facts of the current scan that the stage which decodes the video gets."""
+"""Tests of the facts about scans that are passed to the stage that decodes the video."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from demo_pipeline_tests.observation.nodes import FULL, mapped, node
 
 
 def test_cells_that_may_be_empty_do_not_tell_the_units_of_a_tree() -> None:
-    """The cells of a calendar have names for screen readers only; the screen shows none of them."""
+    """The cells of a calendar have names only for screen readers, not visible on the screen."""
     buttons = [node("Button", (200, 200 + 50 * row, 90, 30), name=f"Day {row}") for row in range(6)]
     cells = [
         node("table cell", (400, 200 + 50 * row, 90, 30), name=f"Mon {row}:00") for row in range(9)

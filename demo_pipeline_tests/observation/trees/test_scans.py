@@ -1,4 +1,4 @@
-"""The current scan of an action, and reading a single scan from the log."""
+"""Tests of choosing the current scan of an action, and of reading a scan from the log."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def test_the_newest_finished_scan_is_current() -> None:
 
 
 def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
-    """A dialog may have opened since, so the elements of the scan may be gone."""
+    """A dialog may have opened after the scan, so elements of the scan may be gone."""
     scans = [scan(2, 1000)]
     opened = [2000.0]
     assert current_scan(scans, 3000, 1500, opened).freshness == "changed"
@@ -47,14 +47,17 @@ def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
 
 
 def test_one_that_ends_after_the_press_is_never_used() -> None:
-    """It may show the effect of the press."""
+    """A scan that ends after the press may show the effect of the press."""
     scans = [scan(5, 2000, 5000), scan(2, 1000, 9000)]
     current = current_scan(scans, 2500, since_ms=0)
     assert (current.scan, current.age_ms, current.freshness) == (None, None, "running")
 
 
 def test_a_scan_that_ran_while_a_menu_opened_is_not_fresh() -> None:
-    """Its time, 148 ms after the click, is its end. It began a second before the click."""
+    """The scan's logged time, 148 ms after the click, is its end.
+
+    It began a second before the click.
+    """
     ended = LoggedScan(5, 0, 0, 2148, 1260, stamped_at_end=True)
     assert (ended.begin_ms, ended.end_ms) == (888, 2148)
     assert current_scan([ended], 4000, since_ms=2000).freshness == "stale"
@@ -62,7 +65,13 @@ def test_a_scan_that_ran_while_a_menu_opened_is_not_fresh() -> None:
 
 
 def stamped(folder: Path, scans: list[tuple[int, int]], *, at_end: bool) -> list[LoggedScan]:
-    """Returns the scans (begin, duration) of a log with a move of the pointer every 50 ms."""
+    """Writes a log with scans and a pointer move every 50 ms, and reads the scans from it.
+
+    Args:
+        folder: folder for the log and its outputs.
+        scans: (begin, duration) of each scan, milliseconds.
+        at_end: whether the logged time of a scan is its end.
+    """
     moves = [
         (time, {"event": "mousemove", "time": time, "data": {"x": 1, "y": 1}})
         for time in range(1_767_603_600_000, 1_767_603_610_000, 50)
@@ -82,7 +91,7 @@ def stamped(folder: Path, scans: list[tuple[int, int]], *, at_end: bool) -> list
 
 @pytest.mark.parametrize("at_end", [False, True])
 def test_the_lines_around_scans_show_what_their_times_mean(tmp_path: Path, at_end: bool) -> None:
-    """Recorders write the line of a scan when it has finished, whichever time they log."""
+    """Recorders write a scan's line when the scan has finished, whether they log start or end."""
     ran = [(1010, 700), (4020, 320), (7030, 1260)]
     scans = stamped(tmp_path, ran, at_end=at_end)
     assert [scan.begin_ms - 1_767_603_600_000 for scan in scans] == [begin for begin, _ in ran]
@@ -256,7 +265,10 @@ def test_boxes_in_every_form(box: Any, expected: Any) -> None:
 def test_a_list_beside_a_place_on_the_screen_is_relative_to_its_window(
     places: dict[str, Any], expected: tuple[float, ...]
 ) -> None:
-    """Some macOS recorders write such a `bbox`; `absolute_position` has the place on the screen."""
+    """Some macOS recorders write `bbox` as a list relative to the window.
+
+    Their field `absolute_position` has the place on the screen.
+    """
     plain = {"tree": [{"bbox": [10, 20, 110, 70], **places}]}
     read = decode_scan(json.dumps({"data": plain}).encode())
     lenient = decode_scan(json.dumps({"data": {**plain, "queries": 7}}).encode())

@@ -1,4 +1,4 @@
-"""The target of a pointing action, given the changes of the screen after the scan."""
+"""Tests of the target of a pointing action if the screen changed after the scan."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,14 @@ FAR = (600, 500, 60, 20)
 
 
 def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str | None]:
-    """Returns agreement and target of a click at a height; `changed`: places after the scan."""
+    """Returns the agreement of the tree with the screenshot, and the name of a click's target.
+
+    Args:
+        y: height of the click.
+        began: whether the target was redrawn since the scan began.
+        ended: whether the target was redrawn since the scan ended.
+        changed: places of the screen that changed after the scan.
+    """
     changes = ContentChanges(regions=changed)
     evidence: Any = SimpleNamespace(
         targets=[TargetEvidence(action_index=0, window=None, began=began, ended=ended)],
@@ -45,11 +52,11 @@ def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str
     ("y", "began", "ended", "changed", "name"),
     [
         (210, False, False, (FAR,), "Desk lamps"),
-        (210, True, True, (FAR,), "Desk lamps"),  # lit as the pointer came: so is nothing else
+        (210, True, True, (FAR,), "Desk lamps"),  # only highlighted because the pointer came
         (210, True, False, (FAR,), "Desk lamps"),
         (210, True, True, (HERE,), None),
         (310, True, False, (FAR,), None),  # a menu that closed while the scan ran
-        (410, False, False, ((230, 405, 60, 10),), None),  # the name beside a box changed
+        (410, False, False, ((230, 405, 60, 10),), None),  # the label beside a check box changed
         (410, False, False, (FAR,), "Choose May"),
     ],
 )
@@ -70,9 +77,16 @@ SCANNED_BEFORE = mapped([node("Window", (100, 100, 800, 600), LINK)])
 def clicked_after_slow_scan(
     y: int, *, before_began: bool, before: bool, acted: bool = True
 ) -> str | None:
-    """Returns the target of a click at a height, at a place that was redrawn only during the scan.
+    """Returns the name of the target of a click where the screen was redrawn only during a scan.
 
-    The previous scan has only the link. If `acted`, the person pressed a key between the scans.
+    The tree of the previous scan has only the link.
+
+    Args:
+        y: height of the click.
+        before_began: whether the place was redrawn between the previous scan and the start of the
+            current scan.
+        before: whether the place was redrawn after the previous scan.
+        acted: whether the person pressed a key between the two scans.
     """
     near = ContentChanges(regions=((200, y - 10, 200, 30),))
     seen = TargetEvidence(
@@ -116,7 +130,7 @@ IN_WINDOW = (300, 400, 90, 16)
 
 
 def window_is_certain(x: float, y: float, changes: ContentChanges, shot: Path) -> bool:
-    """Returns whether a click without a target was certainly in its window."""
+    """Returns whether a click that hit no element was certainly inside the window of the tree."""
     since = SinceScanEvidence(action_index=0, scan_event=1, began=changes, ended=changes)
     evidence: Any = SimpleNamespace(targets=[], since_scan=[since], typed=[], hovers=())
     reader: Any = SimpleNamespace(scale=lambda _: 1.0)

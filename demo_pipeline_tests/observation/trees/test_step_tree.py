@@ -1,4 +1,4 @@
-"""Mapping scans to the roles, states and coordinates of the trajectory format."""
+"""Tests of mapping scans to the roles, states and coordinates of the trajectory format."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Whether a tree agrees with the screenshot, given the changes of the screen after its scan."""
+"""Tests of whether a tree agrees with the screenshot if the screen changed after its scan."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -89,7 +89,7 @@ def test_lines_in_a_large_text_area_are_no_difference_but_a_menu_over_it_is() ->
 
 
 def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() -> None:
-    """The screen was equal to the screenshot only when the scan ended."""
+    """The menu opened during the scan, so the screen looked like the screenshot only at its end."""
     item = node("MenuItem", (100, 100, 250, 60), name="Save as")
     opened = (122, 122, 150, 16)
     assert agreement(opened, ended=(), previous=window()) == "differs"
@@ -105,7 +105,7 @@ def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
 
 
 def test_news_at_one_place_prove_nothing_about_another() -> None:
-    """The scan read a clock after it changed. This does not prove that it read the dialog."""
+    """The scan read the changed time of a clock, but may have missed a dialog that opened, too."""
     clock = (902, 104, 60, 16)
     dialog = (400, 350, 300, 200)
     began = ContentChanges(regions=(clock,), panels=(dialog,))

@@ -1,4 +1,4 @@
-"""The `ui_trees` stage on simulated recordings: current scans, true targets, checks."""
+"""Tests of the stage `ui_trees` on simulated recordings: current scans, targets and checks."""
 
 import json
 import shutil
@@ -24,7 +24,10 @@ from demo_pipeline_tests.simulator.desktop import Box
 
 
 def build(one: Observed, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
-    """Builds the trees of a recording, or of another log with the same actions."""
+    """Builds the trees of a recording, and returns their rows.
+
+    If `log` is given, its scans replace those of the recording. The actions must be the same.
+    """
     out.mkdir()
     events = one.out / "events"
     if log is not None:
@@ -50,7 +53,10 @@ def trees(plain: Observed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_scans(one: Observed, path: Path, change: Any) -> Path:
-    """Returns the log with changed scans; a scan is dropped if `change` returns None."""
+    """Writes the log of a recording with changed scans to `path`.
+
+    `change` returns the new content of a scan, or None to drop the scan.
+    """
     lines = []
     for text in (one.folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(text)
@@ -71,7 +77,7 @@ def with_first_actions(one: Observed, out: Path, count: int) -> Observed:
 
 
 def test_targets_are_what_was_clicked(plain: Observed, trees: Path) -> None:
-    """If the scan is as new as the screen, the hit test finds the true element."""
+    """If the screen did not change after the scan, the hit test finds the clicked element."""
     by_press = {action.press_ms: action for action in plain.truth.actions}
     compared = 0
     for row in read_tree_rows(trees):
@@ -124,12 +130,15 @@ def test_a_log_without_scans_gives_roots_only(plain: Observed, tmp_path: Path) -
     assert check_trees(tmp_path / "out", plain.out / "actions") == []
 
 
-@pytest.mark.no_cover  # the other tests run the same lines, a thousand times less often
+@pytest.mark.no_cover  # measuring coverage here is slow; other tests run the same lines
 @pytest.mark.parametrize(("depth", "actions"), [(400, 99), (490, 3)])
 def test_trees_as_deep_as_web_pages_get_come_through(
     plain: Observed, tmp_path: Path, depth: int, actions: int
 ) -> None:
-    """The time to find a target grows with the square of the depth: few actions if it is deep."""
+    """The time for finding a target grows with the square of the depth of the tree.
+
+    Therefore, the deepest tree is tested with only a few actions.
+    """
     box = '"bbox":{"x":0,"y":0,"width":300,"height":200}'
     opened = f'{{"role":"Pane","name":"",{box},"children":['
     text = f'{{"duration":50,"tree":[{opened * depth}{"]}" * depth}]}}'
@@ -154,7 +163,7 @@ def test_roles_that_no_table_knows_fail_their_check(plain: Observed, tmp_path: P
 def test_the_recorders_own_hit_tests_are_compared_with_ours(
     plain: Observed, tmp_path: Path, shift: int
 ) -> None:
-    """Trees whose boxes do not match the coordinates of the log fail the check."""
+    """If the boxes of a tree do not match the logged coordinates, the check fails."""
 
     def asked(data: dict[str, Any]) -> str:
         button = {"role": "Button", "name": "Agree", "bbox": box(20, 30, 40, 12)}
@@ -172,7 +181,7 @@ def test_the_recorders_own_hit_tests_are_compared_with_ours(
 
 
 def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
-    """Applications without accessibility have a tree of a bare window."""
+    """The tree of an application without accessibility contains only a window."""
 
     def bare(_: dict[str, Any]) -> str:
         return json.dumps({"tree": [{"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360)}]})
@@ -226,7 +235,7 @@ def test_a_bad_element_costs_that_element_and_is_named(plain: Observed, tmp_path
 
 
 def test_a_scan_that_contradicts_its_recorder_is_marked(plain: Observed, tmp_path: Path) -> None:
-    """The recorder found an element at a random point, which is missing in the tree."""
+    """The recorder's hit test at a random point found an element that the tree does not contain."""
 
     def contradicted(data: dict[str, Any]) -> str:
         sample = {"role": "Button", "name": "Ghost", "bbox": box(600, 300, 20, 20)}

@@ -70,9 +70,7 @@ def damaged_records(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
             complaints.append(f"{RECORDS} or its remedy is not named: {met.output[-1500:]}")
         if set(broken_counts(_workspace(place)).values()) != {1}:
             complaints.append(f"not 1 everywhere: {broken_counts(_workspace(place))}")
-        repaired = run_command(place, *STRICT)
-        if repaired.code != 0:
-            complaints.append(f"the repairing run: {repaired.code}: {repaired.output[-1500:]}")
+        complaints += _failed_strict_run(place, "the repairing run")
         complaints += _left_damage(place)
         return _judged(tally, place, complaints)
 
@@ -106,9 +104,7 @@ def damaged_splits(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
         if store.get_document(SPLIT_MEMORY) != flipped(before):
             complaints.append(f"{SPLIT_MEMORY} was written")
         store.put_document(SPLIT_MEMORY, before)
-        restored = run_command(place, *STRICT)
-        if restored.code != 0:
-            complaints.append(f"the restored run: {restored.code}: {restored.output[-1500:]}")
+        complaints += _failed_strict_run(place, "the restored run")
         complaints += _left_damage(place)
         return _judged(tally, place, complaints)
 
@@ -139,9 +135,7 @@ def damaged_review(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
         if _workspace(place).store.current("records/c") is None:
             complaints.append("the third upload is not built beside the damaged review")
         _workspace(place).store.put_document(review, before)
-        restored = run_command(place, *STRICT)
-        if restored.code != 0:
-            complaints.append(f"the restored run: {restored.code}: {restored.output[-1500:]}")
+        complaints += _failed_strict_run(place, "the restored run")
         complaints += _trained_on(place, "a", "after the repair")
         complaints += _left_damage(place)
         return _judged(tally, place, complaints)
@@ -167,9 +161,7 @@ def damaged_quarantine(scene: Scene, place: Place, *, is_bucket: bool) -> Tally:
         if quarantined is None or quarantined.problems[0]["code"] == "unreadable_record":
             complaints.append(f"the record was not written again: {quarantined}")
         _upload_third(scene, place)
-        restored = run_command(place, *STRICT)
-        if restored.code != 0:
-            complaints.append(f"the mended upload: {restored.code}: {restored.output[-1500:]}")
+        complaints += _failed_strict_run(place, "the mended upload")
         complaints += _left_damage(place)
         return _judged(tally, place, complaints)
 
@@ -289,6 +281,14 @@ def _trained_on(place: Place, demonstration: str, when: str) -> list[str]:
             if f'"{demonstration}"' in file.read_text(encoding="utf-8"):
                 complaints.append(f"{output}/{file.name} has {demonstration} {when}")
     return complaints
+
+
+def _failed_strict_run(place: Place, name: str) -> list[str]:
+    """Runs `run --strict`, and complains if its exit code is not 0."""
+    strict_run = run_command(place, *STRICT)
+    if strict_run.code == 0:
+        return []
+    return [f"{name}: {strict_run.code}: {strict_run.output[-1500:]}"]
 
 
 def _workspace(place: Place) -> Workspace:

@@ -74,7 +74,7 @@ _RELEASES = frozenset({EventType.MOUSEUP.value, EventType.KEYUP.value})
 
 
 class ClockStep(NamedTuple):
-    """A row of clock_steps.parquet; fields as in `CLOCK_STEPS_SCHEMA`."""
+    """A row of clock_steps.parquet. `CLOCK_STEPS_SCHEMA` describes the fields."""
 
     line: int
     logged_ms: int

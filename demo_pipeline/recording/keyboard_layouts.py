@@ -159,7 +159,7 @@ COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": 
 COMBINING |= {"ˇ": "\u030c", "¸": "\u0327", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a"}
 COMBINING |= {"˝": "\u030b", "˛": "\u0328"}
 COMBINING |= {"'": COMBINING["´"], '"': COMBINING["¨"]}
-_BY_ALTGR = "~`"  # accents that French and Spanish keyboards have on dead keys with AltGr
+_BY_ALTGR = "~`"  # accents whose dead keys need AltGr on French and Spanish keyboards
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ _JOINED_ON_WINDOWS = {
     '"': _VOWELS + "y",
     "~": "anoANO",
 }
-_QUOTES = frozenset("'\"")  # accents that are dead keys only on US-International
+_QUOTES = frozenset("'\"")  # accents whose keys are dead keys only on US-International keyboards
 _CEDILLAS = {"c": "ç", "C": "Ç"}  # letter → character that it types after the dead apostrophe
 _SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # accent → character that its dead key and Space type
 _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key if pressed twice

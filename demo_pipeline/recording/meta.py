@@ -237,7 +237,11 @@ def _is_deep(value: Any, levels: int) -> bool:
 
 
 def _parse_with_comments(text: str) -> tuple[dict[str, Any], list[Problem], str]:
-    """Returns the parsed object, a warning if the text had comments, and the text without them."""
+    """Parses JSON that may have `//` comments.
+
+    Returns:
+        The object, a warning if there are comments, and the text without comments.
+    """
     try:
         return _object(text), [], text
     except JsonFileError:

@@ -407,7 +407,10 @@ class RecordingOutput(DemonstrationOutput):
             raise UploadChangedError(UPLOAD_CHANGED)
 
     def _owns(self, stage_of_record: str) -> bool:
-        """Returns whether the given stage is this stage, or a stage that no longer exists."""
+        """Returns whether a success of this first stage ends a quarantine by the given stage.
+
+        This stage also ends the quarantine by a stage that no longer exists.
+        """
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 
 

@@ -214,7 +214,7 @@ class SettledUploads:
         return self._settled.get(key) == (state, self._records.get(key, ""))
 
     def forget(self, keys: Collection[str]) -> None:
-        """Forgets the answers about these demonstrations."""
+        """Removes the cached answers about these demonstrations. The next look asks the store."""
         for key in keys:
             self._settled.pop(key, None)
 

@@ -514,7 +514,8 @@ class Graph:
         self._complete.add(version.key)
         self._damages.pop(name, None)
         seconds = time.monotonic() - started
-        message = "%s: %s made in %.1f s: %s; because %s"  # Dagster stores each line as an event
+        # Only one line is logged, because Dagster stores each line as an event.
+        message = "%s: %s made in %.1f s: %s; because %s"
         _LOG.info(message, stage.name, name, seconds, _counts(summary), reason)
         return BuildResult.of(version, Status.BUILT)
 

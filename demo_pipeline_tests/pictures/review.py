@@ -14,7 +14,7 @@ _SCALE = 1.5  # image pixels per CSS pixel
 
 
 def draw(root: Path, images: Path) -> list[Path]:
-    """Write `review.jpg`."""
+    """Writes `review.jpg`."""
     picture = images / "review.jpg"
     with served(open_workspace(root), author="you") as server, opened_browser() as browser:
         page = browser.new_page(

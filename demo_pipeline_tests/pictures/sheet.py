@@ -18,7 +18,7 @@ WIDTH = 1600  # pixels; the documentation shows the picture at half this width
 
 
 def draw(root: Path, images: Path) -> list[Path]:
-    """Write `contact_sheet.jpg`."""
+    """Writes `contact_sheet.jpg`."""
     sheet = cv2.imread(str(root / "store/contact_sheets" / RECORDING / FIRST_SHEET))
     if sheet is None:
         raise FileNotFoundError(f"{RECORDING} has no contact sheet below {root}")

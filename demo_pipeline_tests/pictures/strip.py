@@ -43,7 +43,7 @@ pre { background: #0f172a; color: #e2e8f0; border-radius: 4px; padding: 9px 12px
 
 
 def draw(root: Path, images: Path) -> list[Path]:
-    """Write `strip.jpg`."""
+    """Writes `strip.jpg`."""
     store = load_store(root / "store")
     steps = store.steps().query(f"trajectory_id == '{RECORDING}'")
     steps = steps[steps.step_index.isin(STEPS)]

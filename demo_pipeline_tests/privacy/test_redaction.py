@@ -55,7 +55,7 @@ def bytes_below(folder: Path) -> bytes:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces text recognition, which takes seconds."""
+    """Replaces text recognition, which takes seconds, by a stub."""
     monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
 
 

@@ -324,8 +324,8 @@ class TimeScale:
             most times of such a log are wrong, so single damaged times cannot be recognised.
         origin_ms: epoch milliseconds of the logged time 0. This is the start of the recording if
             the logged times count from there, otherwise 0.
-        back_ms: the most by which an input line is earlier than an input line before it,
-            milliseconds.
+        back_ms: the largest difference by which an input line's time is earlier than the time of an
+            input line before it, milliseconds.
         last_ms: the latest time of an input line, epoch milliseconds.
     """
 

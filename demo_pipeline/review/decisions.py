@@ -215,7 +215,7 @@ class Decision(Document):
 
 
 class DecisionError(ValueError):
-    """Raised for an invalid decision. `args` are the reasons, which never quote the reviewer."""
+    """Raised for an invalid decision. `args` are the reasons, without any text of the reviewer."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)

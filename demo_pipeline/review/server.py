@@ -29,8 +29,8 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-# Maximum bytes of a request with a decision. The longest text that a decision may have takes at
-# most about a tenth of this.
+# Maximum size of a request with a decision, bytes. The longest text that a decision may have takes
+# at most about a tenth of this.
 _LARGEST_DECISION = 2**20
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # last part of an address → file
 _POLICY = {
@@ -63,7 +63,7 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request or passes it to the application, as an ASGI application."""
+        """Refuses an ASGI request, or passes it to the application."""
         if scope["type"] != "http":
             return  # without an answer, the web server closes the websocket
 

@@ -27,7 +27,7 @@ from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-SPLITS = "splits"  # key of the fingerprint of all splits among the inputs of a dataset
+SPLITS = "splits"  # key in the inputs of a dataset's recipe: a fingerprint of all splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def committed_trajectories(
     """Returns every trajectory with undamaged records, assigned to its split.
 
     A quarantined demonstration is included if its records were committed before the quarantine. If
-    damage is found on the way, the splits are assigned again without the damaged trajectories.
+    more damage is found, the splits are assigned again without the damaged trajectories.
 
     Args:
         workspace: the workspace with the store.

@@ -239,7 +239,10 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Adds the versions from which an export may hard-link files, the most likely source first."""
+    """Lists in `staging` the versions from which an export may hard-link files.
+
+    The versions that most likely contain the needed files come first.
+    """
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -276,9 +279,9 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 
 
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
-    """Returns the key `LOOKED_FOR` with a hash of the settings for searching private data.
+    """Returns a hash of the privacy settings under the key `LOOKED_FOR`.
 
-    The result is empty if the settings do not search screenshots.
+    The result is empty if screenshots are not searched for private data.
     """
     return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 

@@ -135,9 +135,9 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether an output shows only screenshots that were searched with these settings.
 
-    The summary of a dataset has a hash of the settings. For a contact sheet without such a hash,
-    two things are compared: the contact sheet must have been made from the current redactions, and
-    the redactions must have been made with these settings.
+    The summary of a dataset has a hash of the settings. A contact sheet has no such hash.
+    Therefore, it must have been made from the current redactions of its demonstration, which must
+    have been made with these settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

@@ -109,7 +109,10 @@ class SearchResult:
 
 
 def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
-    """Searches the uploads, and the recordings in the store, whose uploads may have been deleted.
+    """Finds the demonstrations that meet the conditions of a search.
+
+    The uploads and the recordings in the store are searched, because the upload of a stored
+    recording may have been deleted.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
@@ -132,7 +135,7 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
     """Returns the contents of meta.json in the upload and in the store, which may differ.
 
-    A content that cannot be read is left out.
+    A file that cannot be read is left out.
     """
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)

@@ -521,7 +521,7 @@ class Graph:
 
 
 def _inherited_causes(state: State) -> frozenset[Cause]:
-    """Returns the causes for which an output is stale if this is the state of an input."""
+    """Returns the causes that make an output stale if one of its inputs has this state."""
     match state:
         case Current():
             return frozenset()

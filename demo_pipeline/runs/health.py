@@ -1,4 +1,4 @@
-"""Health checks: uploads, store and free space; outputs; quarantine; leftovers of dead processes.
+"""Health checks of the roots (uploads, store, cache), outputs, quarantine and leftovers.
 
 These are four of the five checks of `demo-pipeline doctor`. The fifth check examines Dagster's
 instance and is in `defs/instance_health.py`. The checks change nothing. `clear_leftovers`, which

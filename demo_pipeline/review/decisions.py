@@ -306,15 +306,19 @@ class Judgement:
     def replaced(self) -> tuple[Decision, ...]:
         """The decisions in `applied` that a later decision of the same kind and step replaces.
 
-        Approvals and rejections replace each other. Notes and bad steps are never replaced.
+        Approvals and rejections replace each other. Notes and bad steps are never replaced. A
+        private box is only replaced by a decision about the same box.
         """
         kinds = {"approve": "verdict", "reject": "verdict"}
-        latest: dict[tuple[str, int | None], Decision] = {}
+        latest: dict[tuple[object, ...], Decision] = {}
         replaced = []
         for decision in self.applied:
             if decision.kind in {"note", "bad_step"}:
                 continue
-            subject = (kinds.get(decision.kind, decision.kind), decision.step)
+            subject: tuple[object, ...] = (kinds.get(decision.kind, decision.kind), decision.step)
+            if isinstance(decision.value, PrivateBox):
+                box = decision.value
+                subject = (*subject, box.x, box.y, box.width, box.height)
             if subject in latest:
                 replaced.append(latest[subject])
             latest[subject] = decision

@@ -107,6 +107,18 @@ def test_a_decision_about_missing_steps_is_stale():
         assert (len(held.stale), held.corrections) == (1, NO_CORRECTIONS)
 
 
+def test_a_private_box_is_replaced_only_by_a_decision_about_the_same_box():
+    box = {"step": 1, "x": 10, "y": 20, "width": 30, "height": 40, "private": True}
+    decisions = [
+        decided(1, "private_box", box),
+        decided(2, "private_box", box | {"x": 200}),
+        decided(3, "private_box", box | {"private": False}),
+    ]
+    judgement = judge(decisions, SUBJECT)
+    assert judgement.applied == tuple(decisions)
+    assert judgement.replaced == (decisions[0],)
+
+
 def test_a_new_decision_is_later_than_every_decision_its_author_saw():
     seen = [decided(7, "approve")]
     late = next_time(seen, START - timedelta(days=3))

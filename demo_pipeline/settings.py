@@ -222,7 +222,7 @@ class DatasetSettings(Section):
     scroll_tolerance: ClassVar[int] = 50
     drag_tolerance: ClassVar[int] = 5  # for both ends of a drag
 
-    grounding_min_side: ClassVar[int] = 8  # pixels; narrower or lower elements are left out
+    grounding_min_side: ClassVar[int] = 8  # pixels; elements with a shorter side are left out
     grounding_per_screen: ClassVar[int] = 10  # maximum number of elements per screenshot
     jpeg_quality: ClassVar[int] = 90  # OpenCV's scale; 100 is best
 

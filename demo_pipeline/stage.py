@@ -90,7 +90,7 @@ class Check(Generic[AnyInputs]):
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """Joins functions for `Check.run` into a function that returns the problems of all."""
+    """Combines several `Check.run` functions into one that returns the problems of them all."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 
@@ -100,8 +100,8 @@ class ValidatedFormat:
 
     Attributes:
         name: the value of `--kind`.
-        files: names of files and folders in a folder of this format. A folder is recognised as the
-            format of which it has the largest share of these names.
+        files: names of files and folders in a folder of this format. A folder gets the format for
+            which the largest share of these names exists in the folder.
         validate: returns the problems of a file or folder.
         decisive: whether a single name of `files` is enough to recognise the format.
         recognises: returns whether a folder has this format although it contains none of the
@@ -162,7 +162,8 @@ class Stage(Generic[AnyInputs]):
             arguments are the id, and the versions of the inputs by stage. None if the stage has no
             `SourceInput`.
         needs: additional needs of the stage.
-        export: name of the training export in `datasets.exports`; empty if the stage is no export.
+        export: name of the training export in `datasets.exports`. Empty if the stage is not an
+            export.
     """
 
     name: str
@@ -207,7 +208,7 @@ class TrainingExport(Generic[AnyInputs]):
 
     Attributes:
         stage: the export's stage, which is built only if `datasets.exports` contains `name`.
-        name: name in `datasets.exports`, and for `--kind` of `validate`.
+        name: the export's name in `datasets.exports` and in `demo-pipeline validate --kind`.
         kept: name of the file that keeps the export's records of a single demonstration. The
             dataset is assembled from these files. Empty if there is no such file.
         validated_as: how `demo-pipeline validate` recognises and validates the output.

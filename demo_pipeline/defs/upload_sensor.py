@@ -127,7 +127,7 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 
 
 def runs_here(instance: dg.DagsterInstance) -> bool:
-    """Returns whether a process of this machine may execute runs without the launcher.
+    """Returns whether a process on this machine may execute runs without the launcher.
 
     This is possible only with Dagster's default launcher. With the launchers of Ray and Kubernetes,
     Dagster's run monitoring asks the launcher about every run, and ends runs that the launcher did

@@ -71,7 +71,7 @@ class _ImportInputs(Inputs):
             instead.
         key: the id of the new demonstration.
         given: facts from the user, given as command-line options or in import.json.
-        assignment: the task.
+        assignment: the instruction, the application and the task group.
         match: the matching task of the OSWorld benchmark, or why there is no match.
     """
 
@@ -291,7 +291,7 @@ def _require_valid(folder: Path, key: str) -> None:
 
 
 def _copied_meta(folder: Path) -> Meta:
-    """Returns the task of an OSWorld-Desktopd trajectory as the meta file of a recording."""
+    """Returns the task of an OSWorld-Desktopd trajectory, in the format of a meta.json."""
     task = read_trajectory(folder).task
     return _meta(task.instruction, task.application, task.osworld_task_id)
 
@@ -299,7 +299,7 @@ def _copied_meta(folder: Path) -> Meta:
 def _source_meta(
     workspace: Workspace, source_files: SourceFiles, source: SourceTrajectory, given: Given
 ) -> Meta:
-    """Returns the task of another tool's trajectory as the meta file of a recording.
+    """Returns the task of another tool's trajectory, in the format of a meta.json.
 
     Raises:
         UnreadableSourceError: neither the user, nor the source, nor the benchmark names the task.

@@ -159,13 +159,13 @@ def _action_lines(actions: Sequence[Action], origin: float) -> Iterator[str]:
 
 
 def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
-    """Returns the values of a column for the events with this reason in the event accounting.
+    """Returns the values of a column for the events that were accounted for with a given reason.
 
     Args:
         events: the table of events.
         column: the name of the column.
-        reasons: event index → reason.
-        reason: the reason.
+        reasons: event index → reason in the event accounting.
+        reason: the given reason, such as `hook_copy`.
     """
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
     return [value for index, value in rows if reasons[index] == reason]
@@ -222,7 +222,7 @@ def _bucket_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
 
 
 def _wheel(actions: Sequence[Action]) -> str:
-    """Returns the sign and unit of the wheel, and how they were determined."""
+    """Describes the direction of positive wheel deltas, their unit, and how both were found."""
     for action in actions:
         if action.wheel_sum is not None:
             direction: Vertical = "up" if action.direction == "up" else "down"
@@ -257,13 +257,14 @@ _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 
 
 def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
-    """Yields a table of the steps of a trajectory: number, action, screenshot, leak and target.
+    """Yields the lines of a table of a trajectory's steps.
 
-    The name of a target is not shown, because it may be typed text.
+    The column `leak` tells whether the screenshot already shows the pointer at the target. The name
+    of the target is not printed, because it may be typed text.
 
     Args:
         trajectory: the folder of the trajectory.
-        shown: the path that the output prints for the folder.
+        shown: the folder's path as it is printed.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)

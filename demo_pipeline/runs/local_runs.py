@@ -34,8 +34,8 @@ class WorkerTask:
 
     Attributes:
         kind: `prepare` registers demonstrations as partitions and closes the runs of killed
-            processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job of
-            datasets. `cancel` closes the runs of workers that this command has ended.
+            processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job
+            that builds datasets. `cancel` closes the runs of workers that this command has ended.
         names: the ids of demonstrations, or the name of the job.
         force: whether outputs that are up to date are built again.
         is_alone: whether no other task runs at the same time, although several workers are
@@ -83,7 +83,7 @@ _KILLED = WorkerAnswer(failures=(Failure("", DEFECT, KILLED),))
 
 @dataclass(frozen=True)
 class BuiltDatasets:
-    """The result of a job of datasets.
+    """The result of a job that builds datasets.
 
     Attributes:
         outcomes: the datasets that were built or are up to date.

@@ -7,7 +7,7 @@ thread.
 
 The alternative `pebble` with a forkserver was measured: 4 idle workers took 167 MB instead of 104
 MB (Pss), and a single task 143 to 167 MB instead of 87 MB. A forkserver shares no memory with the
-command and imports everything again, and `pebble` starts all workers at once.
+process that starts it and imports everything again. `pebble` also starts all workers at once.
 """
 
 import gc
@@ -94,7 +94,7 @@ class Pool(Generic[_Task, _Answer]):
 
         Raises:
             WorkersError: the forker has ended.
-            InstanceError, TransientError: a worker failed for a reason that is not in its task.
+            InstanceError, TransientError: a worker failed for a reason unrelated to its task.
         """
         waiting = deque(tasks)
         deaths = Counter[int]()
@@ -174,7 +174,7 @@ def _fork_workers(
     module, _, function = begin.partition(":")
     begin_function = getattr(import_module(module), function)
     workers = []
-    gc.freeze()  # garbage collections in the workers would copy the shared objects
+    gc.freeze()  # otherwise garbage collection in the workers would copy the shared memory
     while True:
         message, handles, *_ = socket.recv_fds(from_pool, 1, 1)
         if message == _START:

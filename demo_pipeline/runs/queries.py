@@ -144,7 +144,7 @@ def _place_files(store: Store, view: View, root: Path) -> None:
 def opened_views(
     root: Path, views: Sequence[View] | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """Opens DuckDB with views over a folder, and gives the names of the views that have files.
+    """Opens DuckDB with views over a folder, and yields the names of the views that have files.
 
     Args:
         root: the folder, which has the layout of a store.

@@ -1,7 +1,7 @@
 """The results of building an output, a demonstration or a dataset, as plain data.
 
 The code that builds passes results to its caller, which may be another process. This module also
-makes the phrases that describe results to people.
+formats results as text for people.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,8 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Reason why a dataset leaves a demonstration out → remedy, for reasons whose noun suggests none
+# Reason why a dataset leaves a demonstration out → remedy that messages suggest. The other reasons
+# have no remedy, or their noun already suggests one.
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }

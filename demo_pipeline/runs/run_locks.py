@@ -76,9 +76,9 @@ def dead_runs(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _free(file: Path) -> Iterator[int | None]:
-    """Locks a file during the block and gives its file descriptor.
+    """Locks a file during the block and yields its file descriptor.
 
-    Gives None if the file is missing or another process has locked it.
+    Yields None if the file is missing or another process has locked it.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY)

@@ -18,7 +18,8 @@ from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
 _LOG = logging.getLogger(__package__)
-_noted: set[tuple[str, str]] = set()  # pairs of store and fingerprint that this process has stored
+# URL of a store and fingerprint of the settings whose values this process has stored there.
+_noted: set[tuple[str, str]] = set()
 Values = Mapping[str, Any]
 """`<section>.<name>` of a setting → value."""
 

@@ -4,8 +4,8 @@ Each stage is declared in the package of its subject. Assets, jobs, `export`, `v
 pruning and error messages are derived from the lists.
 
 Each training export, for example `sft`, is declared as a `Form` in a module of its own. To save
-time, this module is imported only when the export is first requested: a single export by its name,
-or the enabled exports by `built_stages`. The other lists import the modules of all exports.
+time, these modules are imported late: `training_export` imports the module of the export that it
+returns, and `built_stages` imports those of the enabled exports. The other lists import all.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
             name as another output.
     """
     if name in WITHOUT_FORM:
-        from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - only on request
+        from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - imported late
             AGENTNETBENCH_EXPORT,
         )
 

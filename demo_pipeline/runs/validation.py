@@ -179,7 +179,7 @@ def _log_problems(
 # Limit of the first line of a JSON Lines file, in bytes. It is ten times the length of a line that
 # contains a sample with its screenshot and UI tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
-_READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun
+_READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun in messages
     ".json": "a JSON document",
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
@@ -318,7 +318,9 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
-    """Returns the problems of a file or folder that should have a format; decodes its images.
+    """Validates a file or folder against a format and returns the problems.
+
+    Images are decoded, so that damaged images are found.
 
     Args:
         path: the file or folder.
@@ -330,7 +332,7 @@ def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
 
 
 def _decodes(data: bytes) -> bool:
-    import cv2  # noqa: PLC0415 - costs 0.2 s
+    import cv2  # noqa: PLC0415 - takes 0.2 s
     import numpy as np  # noqa: PLC0415
 
     return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) is not None

@@ -33,7 +33,7 @@ class Workspace:
     @cached_property
     def reviews(self) -> "Reviews":
         """The decisions of reviewers in the store; a process reads each decision once."""
-        from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - few commands
+        from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - rarely needed
 
         return Reviews(self.store)
 

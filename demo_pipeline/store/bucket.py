@@ -1,8 +1,10 @@
 """Operations on an S3 bucket that holds a store or uploads.
 
-They read and write objects by their keys, and versions of outputs with their pointers. All calls
-use functions of s3fs that do not cache. s3fs and botocore read credentials and endpoint from the
-environment variables `AWS_…`. Error messages quote neither the server nor the environment.
+Some operations read and write single objects by key. Others read and write versions of outputs, and
+the pointer of an output, a small object that names its published version.
+
+All calls use functions of s3fs that do not cache. s3fs and botocore read credentials and endpoint
+from the environment variables `AWS_…`. Error messages quote neither the server nor the environment.
 
 Versions are stored under `versions/`. A store in a folder uses `.versions/`, but SeaweedFS does not
 list names that begin with a dot.
@@ -176,7 +178,7 @@ class Bucket:
             return function(*arguments, **options)
         except Exception as error:  # s3fs, botocore and aiohttp have no common class of errors
             if isinstance(error, TypeError | AttributeError | KeyError):
-                raise  # a defect of this program; the libraries report failures otherwise
+                raise  # a defect of this program; failed calls raise errors of other classes
             code, status = _reason(error.__cause__ or error)
             if not _CODE.fullmatch(code):
                 code = "an unknown error"
@@ -224,14 +226,17 @@ class Bucket:
         return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns path in a folder → object, at any depth; None if the folder has no object."""
+        """Returns the objects in a folder, at any depth, by their path in the folder.
+
+        Returns None if the folder has no objects.
+        """
         prefix = f"{folder}/"
         return {info.key.removeprefix(prefix): info for info in self.listing(prefix)} or None
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
         """Returns the objects of all visible folders directly below the prefix.
 
-        The result maps the name of a folder and a path in the folder to an object. The bucket is
+        The result maps the name of each folder to a dict of its objects by path. The bucket is
         listed only once.
         """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)

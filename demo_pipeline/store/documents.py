@@ -1,8 +1,8 @@
 """Documents: small JSON files in a store that contain their own digest.
 
-A reviewer's decision is an example. Outputs have a manifest with the digests of their files. A
-document is a single file without a manifest, so its last member is its own SHA-256. Documents that
-earlier versions of the package wrote have no digest and are read without a check.
+A reviewer's decision is an example. Unlike an output, a document has no manifest that could store
+its digest. Its last member is therefore the SHA-256 of the other members. Documents that earlier
+versions of the package wrote have no digest and are read without a check.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.store import Store
 
 _DIGEST = "sha256"
-# Matches a digest as the last member. The pattern ignores its key, because the key may be damaged.
+# Matches a digest as the last member, with any key, because the key may be damaged.
 _DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
 _WITHOUT = {  # folder of documents → the consequence of deleting a damaged document in it
     "annotations": "then it can be asked for again",

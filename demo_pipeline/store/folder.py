@@ -1,9 +1,11 @@
 """Operations on a folder that holds a store or uploads.
 
-They read and write files by their keys, and versions of outputs with their pointers. Each operation
-is a single step on the file system; store.py decides about the order of operations. Hidden names,
-and links that lead out of the folder, are ignored. Listings do not follow links to folders, because
-folders that link to each other would have endlessly many paths.
+Some operations read and write single files by key. Others read and write versions of outputs, and
+the pointer of an output, a link to its published version. Each operation is a single step on the
+file system; store.py decides their order.
+
+Hidden names, and links that lead out of the folder, are ignored. Listings do not follow links to
+folders, because folders that link to each other would have endlessly many paths.
 """
 
 import errno
@@ -393,10 +395,11 @@ class Folder:
             return None
 
     def is_whole(self, version: Version) -> bool:
-        """Returns whether every file exists with its size, and every link leads to its version.
+        """Returns whether the files and links of a version match its manifest.
 
-        A version can be published again in another folder. Links to the old folder are then wrong,
-        because a version is published again only if the old folder is damaged.
+        Only the sizes of files are compared, not their bytes. A link to a version that was later
+        published again in another folder is wrong, because a version is published again only if its
+        old folder is damaged.
         """
         links = version.manifest.links.items()
         return (
@@ -441,7 +444,7 @@ class Folder:
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads, even if the version was removed.
 
-        Returns None if the link leads elsewhere than its entry in the manifest says.
+        Returns None if the link does not lead to the version that the manifest names.
         """
         place = self._target(f"{self.content(version.path)}/{path}", link.output)
         if place is None or place[:VERSION_LENGTH] != link.version:
@@ -541,7 +544,7 @@ class Folder:
 
     @contextmanager
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
-        """Gives a temporary path to write a file to, and moves the file to `place` after the block.
+        """Yields a temporary path for a file, and moves the file to `place` after the block.
 
         After an error, the file is removed instead.
 
@@ -555,7 +558,7 @@ class Folder:
             self._within(place.parent, take or Path.replace, folder / place.name, place)
 
     def is_building(self, output: str) -> bool:
-        """Returns whether a process of this machine is building the output."""
+        """Returns whether a process on this machine is building the output."""
         return len(self._drafts(output)) > len(self.abandoned(output))
 
     def abandoned(self, output: str = "") -> list[str]:
@@ -666,9 +669,9 @@ def make_locked_folder(path: Path) -> int:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Tries to lock a draft during the block; gives whether this succeeded.
+    """Tries to lock a draft for the duration of the block, and yields whether this succeeded.
 
-    Gives False if a living process of this machine has locked the draft.
+    Yields False if a living process on this machine has locked the draft.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

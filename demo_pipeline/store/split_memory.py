@@ -44,7 +44,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         made_of: a fingerprint of everything from which the content was computed.
-        placing: the settings that decide about splits.
+        placing: the settings that determine the splits.
         demonstrations: id → the remembered facts.
         moved: id → the earlier and the current split, for demonstrations that the last build moved
             to another split.

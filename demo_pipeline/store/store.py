@@ -288,7 +288,7 @@ class Store:
     ) -> list[OutputDamage]:
         """Compares the published version with its manifest, byte by byte; returns every difference.
 
-        Damages of linked versions are included.
+        Differences in linked versions are included.
 
         Args:
             output: the name of the output.
@@ -542,7 +542,7 @@ class Store:
         return needed
 
     def remove_leftovers(self) -> list[str]:
-        """Removes drafts of dead processes of this machine; returns their paths."""
+        """Removes drafts of dead processes on this machine; returns their paths."""
         return self.local.sweep()
 
     # Documents

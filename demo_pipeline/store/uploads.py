@@ -162,7 +162,7 @@ class Uploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """Gives a local folder with the files of a demonstration, for reading during the block.
+        """Yields a local folder with the files of a demonstration, for reading during the block.
 
         Args:
             demonstration: its id.
@@ -203,7 +203,7 @@ class Uploads:
         return is_safe_id(demonstration) and self.objects.delete_all(demonstration)
 
     def remove_leftovers(self) -> list[str]:
-        """Removes the downloads of dead processes of this machine; returns their names."""
+        """Removes the downloads of dead processes on this machine; returns their names."""
         return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:

@@ -186,7 +186,7 @@ class Version:
 
 
 def is_place(name: str) -> bool:
-    """Returns whether this can be the name of a version's folder."""
+    """Returns whether a text can be the name of a version's folder."""
     return _PLACE.fullmatch(name) is not None
 
 
@@ -266,8 +266,8 @@ class Staging:
         find: returns the local folder with the content of a version, given its output and its id.
             Raises `StorageError` if the version was removed.
         links: path of a link below `path` → the linked version.
-        before: the version that is published so far, for builds that reuse its content. None if
-            there is none.
+        before: the currently published version, for builds that reuse its content. None if no
+            version is published.
         hardlink_sources: versions whose files the build may hard-link under `path`. The new
             manifest takes the digest of such a file from the manifest of the source. Hashing the
             file again would accept damage as new content.
@@ -307,7 +307,7 @@ class Staging:
 
 
 Load = Callable[[Version | VersionName], tuple[str, Version] | None]
-"""Returns the local folder and the full version; None if the version was removed."""
+"""Returns a version's local folder, and the version with its manifest; None if it was removed."""
 
 
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:
@@ -439,10 +439,10 @@ class OutputDamage:
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
 
     def inside(self, output: str, path: str) -> "OutputDamage":
-        """Returns this damage as a damage of another output that links to the damaged output.
+        """Describes this damage as seen from another output, which links to the damaged output.
 
         Args:
-            output: the output that contains the link.
+            output: the other output, which contains the link.
             path: the path of the link in the content of `output`.
         """
         inner = self.file.removeprefix(f"{self.output}/")

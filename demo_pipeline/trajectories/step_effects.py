@@ -1,7 +1,7 @@
 """Finds the effects of steps: whether and where the screen changed, and which later step undid it.
 
-Each screenshot is compared with the next screenshot, except under the pointer. This module does not
-decide whether the person intended a change.
+Each screenshot is compared with the next one. The area under the pointer is not compared. This
+module does not decide whether the person intended a change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,9 +68,9 @@ def change_between(
 ) -> dict[str, Any]:
     """Returns the columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
-    The pointer hides a part of each screenshot. If no visible cell changed, the screenshots
-    `earlier` and `later` may show that the hidden cells did not change either. Otherwise
-    `screen_changed` is None.
+    The pointer hides a part of each screenshot. `screen_changed` is True if a visible cell changed.
+    It is False if no visible cell changed, and the screenshots `earlier` and `later` show that the
+    hidden cells did not change either. In all other cases it is None.
 
     Args:
         before: the screenshot of the step; None if it is missing.
@@ -119,8 +119,8 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns index of a step → index of the later step whose keys undo it.
 
-    Ctrl+Z undoes an edit if it follows directly. Escape undoes the opening of a menu if the person
-    chose no item in between.
+    Ctrl+Z undoes an edit that is the last step before it, apart from waits. Escape undoes the
+    opening of a menu if the person only pressed keys that move through the menu in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

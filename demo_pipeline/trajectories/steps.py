@@ -355,8 +355,8 @@ def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
     """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
-    If the log does not show the unit of a scroll, its amount is measured in the video, too. The
-    amount is 0 if this is impossible.
+    If the log does not show the unit of a scroll, the amount also comes from the video. The amount
+    is 0 if the video does not show it.
     """
     if action.action_type != "scroll":
         return action
@@ -437,9 +437,10 @@ def _unseen_time(clock: Clock, press_ms: int, video_span: Span) -> HiddenReason:
 class _RecordedFocus:
     """Tracks whether the keyboard focus is on the recorded screen.
 
-    A mouse press on another display, or possibly there, moves the keyboard focus to that display.
-    No screenshot then shows the text that is typed next. The focus returns with a mouse press on
-    the recorded screen, or when a scan finds the focus on an element of the recorded screen.
+    The focus is assumed to leave the screen with a mouse press that was, or may have been, on
+    another display. No screenshot then shows the text that is typed next. The focus returns with a
+    mouse press on the recorded screen, or when a scan finds the focus on an element of the recorded
+    screen.
     """
 
     def __init__(self) -> None:

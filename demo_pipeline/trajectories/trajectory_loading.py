@@ -43,7 +43,7 @@ class DatasetTrajectory:
             records.
         digests: name → SHA-256 of each file in `records`.
         review: the decision of reviewers.
-        rejected_for: why reviewers rejected the demonstration.
+        rejected_for: why reviewers rejected the demonstration. Empty if they did not.
         group: the task group. Empty if the task is new.
         split: the split of the task group. Empty if the task is new.
         duplicate_of: id of an earlier demonstration with the same video or log. Empty if there is

@@ -30,9 +30,9 @@ _Evaluate = Callable[[dg.SensorEvaluationContext, Workspace], SensorAnswer]
 def store_sensor(
     name: str, interval_seconds: int, description: str, *jobs: Any
 ) -> Callable[[_Evaluate], dg.SensorDefinition]:
-    """Returns a decorator that turns a function into a sensor, which is switched on by default.
+    """Returns a decorator that turns a function into a sensor that is switched on by default.
 
-    If the store or the uploads cannot be read, the sensor skips its evaluation with the reason.
+    If the store or the uploads cannot be read, the sensor skips and reports the error.
 
     Args:
         name: the name of the sensor.
@@ -61,7 +61,7 @@ def store_sensor(
 
 
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
-    """Returns the sensor `rebuild_datasets`, which requests the datasets after demonstrations.
+    """Returns the sensor that requests a rebuild of the datasets after new demonstrations.
 
     The cursor of the sensor has three values: the id of the newest event of the asset `records` for
     which the datasets were requested, the time at which the sensor first saw a newer event, and the

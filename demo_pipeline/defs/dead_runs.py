@@ -36,7 +36,7 @@ def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[
 
     Args:
         instance: the instance that records the runs.
-        died: True if the processes were killed; False if the user ended their command.
+        died: True if the processes were killed; False if the user interrupted the command.
     """
     locks = lock_folder(Path(instance.root_directory))
     demonstrations = dict[str, None]()
@@ -79,7 +79,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yields the runs whose process died on this machine before it locked the file of the run.
+    """Yields the runs whose process died on this machine before it could lock the lock file.
 
     Runs whose event log is not stored on this machine are left out, because the server that
     launched them may be on another machine.

@@ -89,7 +89,7 @@ def _instance(
 
 
 def sensor_intervals(settings: Settings) -> dict[str, int]:
-    """Returns the seconds between two evaluations by name of the sensor.
+    """Returns the seconds between two evaluations for each sensor name.
 
     The Dagster definitions contain the same numbers, but loading the definitions would take too
     long for `doctor`.

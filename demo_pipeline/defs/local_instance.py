@@ -26,7 +26,7 @@ from demo_pipeline.runs.failures import InstanceError, error_words
 _FOLDERS = ("history", "schedules", "storage")
 _DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
 _DRAFT = ".new-databases"  # folder in which Dagster creates databases
-_PROBE = b"\0" * 4096  # written as a test: a disk without room for a block cannot record a run
+_PROBE = b"\0" * 4096  # a disk block, written to test whether the disk has room
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 def make_databases(home: Path) -> None:
     """Creates the databases of a home that are missing or were created only in part.
 
-    Dagster creates a database by many transactions, and cannot use a database whose creation was
+    Dagster creates a database in many transactions, and cannot use a database whose creation was
     interrupted. Therefore databases are created in a draft folder, and moved to their places when
     they are complete. A database with any row is never replaced.
     """

@@ -1,4 +1,4 @@
-"""The maintenance jobs, which retry, reprocess and prune, and their schedule.
+"""The maintenance jobs (retry, reprocess and prune) and their schedule.
 
 This module also decides which old runs can be deleted without changing the status of assets in the
 UI.
@@ -65,7 +65,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yields the ids of the runs with the newest event of each partition, dataset and source."""
+    """Yields the id of the run with the newest event, for each partition, dataset and source."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):
@@ -83,7 +83,7 @@ def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
 def _runs_behind_partitions(
     instance: dg.DagsterInstance, asset: str, partitions: Sequence[str]
 ) -> Iterator[str]:
-    """Yields the ids of the runs with the newest materialization of each partition of an asset."""
+    """Yields, for each partition of an asset, the id of the run with the newest materialization."""
     events = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=partitions)
     missing = set(partitions)
     cursor = None

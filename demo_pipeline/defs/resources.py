@@ -1,6 +1,7 @@
-"""The resource `roots`, by which every asset, job and sensor gets the settings and the workspace.
+"""The resource `roots`, which gives every asset, job and sensor the settings and the workspace.
 
-No run can change it. While a process executes a run, the resource also holds the lock of the run.
+No run can change the resource. While a process executes a run, the resource also holds the run's
+lock.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ class OpenRoots:
     """The value of the resource `roots`.
 
     Attributes:
-        settings: the settings of the environment, which include the roots.
+        settings: the settings of the environment, including the locations of uploads and store.
         vain_waits: the causes of transient errors that outlasted all retries in this run.
     """
 
@@ -32,7 +33,7 @@ class OpenRoots:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace with uploads and store; opened once in a process."""
+        """The workspace with uploads and store; opened once per process."""
         return _opened(self.settings.model_dump_json())
 
 

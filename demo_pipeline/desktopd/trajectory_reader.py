@@ -34,7 +34,7 @@ class StepFiles:
 
 
 class AnnotatedValue(NamedTuple):
-    """An effective annotation: its value, and who made it (`human`, `model` or `rule`)."""
+    """An annotation that is in effect: its value and its author (`human`, `model` or `rule`)."""
 
     value: Any
     source: str

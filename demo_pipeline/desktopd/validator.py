@@ -1,8 +1,8 @@
 """Validates an OSWorld-Desktopd dataset: its index.json, its trajectories, steps and UI trees.
 
-The validator checks required files, totals, duplicates, whether index, folders and results agree,
-the UI tree of each step, and whether each action agrees with its tree. Problems are returned and
-never raised. Messages identify nodes by id or number instead of text, because the text may be
+The validator checks required files, totals, duplicates and the UI tree of each step. It compares
+the index with folders and results, and each action with its tree. Problems are returned and never
+raised. Messages identify nodes by id or number instead of text, because the text may be
 private. Symbolic links are followed. exports/sft.py validates SFT files.
 
 A tree that follows the format is decoded with msgspec. This takes a fifth of the time of parsing
@@ -174,8 +174,8 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
     """Decodes the bytes of a ui_tree.json that follows the format.
 
     Returns:
-        The tree, or None if `check_tree` has to read the file: because a key or value breaks the
-        format, an id occurs twice, or the tree is too deep for the decoder.
+        The tree. Returns None if a key or value breaks the format, an id occurs twice, or the tree
+        is too deep for the decoder; `check_tree` then has to read the file.
     """
     try:
         data.decode()  # because msgspec does not check the text of unknown keys
@@ -447,7 +447,7 @@ def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Probl
     if index is None:
         return problems
     faults = [*_counts(index), *_against_folders(index, summaries)]
-    # The text is read only if there are faults, because finding lines takes much memory.
+    # The text is read only if there are faults, because locating lines takes a lot of memory.
     text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
     place_of = places_in(text)
     for code, where, message in faults:

@@ -1,7 +1,7 @@
 """The export `agentnetbench`: the test split as files that AgentNetBench's script can score.
 
-The files are `tasks/<trajectory>.json` and `images/`. Their form is described in OpenCUA,
-evaluation/agentnetbench/README.md.
+The files are `tasks/<trajectory>.json` and `images/`. OpenCUA's
+evaluation/agentnetbench/README.md describes their format.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,7 +200,7 @@ Put = Callable[[str, bytes | Path], object]
 def build_agentnetbench(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> ExportSummary:
-    """Writes the steps of the test split, a file for each trajectory.
+    """Writes the steps of the test split, one file per trajectory.
 
     Args:
         trajectories: all trajectories, committed and valid, in any order.

@@ -115,7 +115,7 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether answers in a form give coordinates in pixels of the image that the model resized."""
+    """Whether answers in a form give coordinates in pixels of the model's resized image."""
     return form == "messages" and settings.coordinates == "absolute"
 
 

@@ -30,7 +30,7 @@ _ANSWER_TOKENS = 2048  # `max_tokens` of a request
 
 @contextmanager
 def private_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a new file with mode 0600. When closed, it replaces the file at `path`."""
+    """Opens a new file with mode 0600, and moves the file to `path` when the block ends."""
     with atomic_file(path) as file:
         os.fchmod(file.fileno(), _OWNER_ONLY)
         yield file
@@ -55,14 +55,14 @@ def private_log(path: Path) -> Iterator[BinaryIO]:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether other users than the owner may read, write or execute a file."""
+    """Whether users other than the owner may read, write or execute a file."""
     return bool(path.stat().st_mode & 0o077)
 
 
 def batch_request(
     record: StepRecord, system: str, words: str, model: str, url: Callable[[Path], str]
 ) -> dict[str, Any]:
-    """Returns the request of a step in the OpenAI batch form.
+    """Returns the request of a step in OpenAI's batch format.
 
     Args:
         record: the step.
@@ -169,10 +169,10 @@ def send_requests(
     """Sends every request without an answer, and appends the results.
 
     Args:
-        requests: JSON Lines in the OpenAI batch form.
-        results: JSON Lines in the form of batch results; it may contain results already.
+        requests: JSON Lines in OpenAI's batch format.
+        results: JSON Lines in the format of batch results; the file may contain results already.
         model: replaces the name of the model in the requests.
-        at_once: number of requests at the same time.
+        at_once: number of concurrent requests.
         on_answer: is called after every result.
 
     Returns:
@@ -268,7 +268,7 @@ def _part_with_image(part: Any, folder: Path) -> Any:
 
 
 def _result(key: str, status: int, body: Any, fault: str) -> Mapping[str, Any]:
-    """Returns a line in the form of batch results.
+    """Returns a line in the format of batch results.
 
     Args:
         key: the request's `custom_id`.

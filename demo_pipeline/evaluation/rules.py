@@ -99,14 +99,14 @@ _PARAMETERS |= {"hscroll": "amount", "terminate": "status"}
 
 @dataclass(frozen=True, slots=True)
 class BenchAction:
-    """An action in AgentNetBench's form.
+    """An action in AgentNetBench's format.
 
     Positions and boxes are shares of the screen, 0 to 1.
 
     Attributes:
         name: click, doubleClick, moveTo, dragTo, write, press, hotkey, scroll, terminate, …
         value: a position, a text, a list of keys, an amount or a status.
-        boxes: the targets' boxes; only a true action has them.
+        boxes: the targets' boxes; empty for an action of a model.
     """
 
     name: str
@@ -207,7 +207,7 @@ def score_bench(
 
 
 def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
-    """Joins each typed text and a following Enter to a text that ends with a line feed.
+    """Joins each typed text and a following Enter into one text that ends with a line feed.
 
     Args:
         actions: the actions to join.
@@ -279,7 +279,7 @@ def _amount_score(true_amount: int, given_amount: int) -> float:
 
 
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
-    """Returns a true action in the form of AgentNetBench's files: type, params and metadata."""
+    """Returns an action as type, params and metadata, as in AgentNetBench's files."""
     name = action.name.lower()
     params = {}
     metadata = {}
@@ -293,7 +293,7 @@ def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
 
 
 def score_step_bench(step: TrueStep, answer: Answer, *, revised: bool = False) -> float:
-    """Scores an answer to a step, see `score_bench`."""
+    """Scores an answer to a step; see `score_bench`."""
     return score_bench(bench_truth(step), bench_answer(answer, step.size), revised=revised)
 
 

@@ -46,7 +46,7 @@ DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps a
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # minimum score of a right answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
-_DRAWN_AT_ONCE = 50  # maximum number of resamples that are in memory as 64-bit numbers
+_DRAWN_AT_ONCE = 50  # maximum number of resamples that are converted to float64 at once
 
 SCORES_SCHEMA = described_schema(
     (
@@ -302,7 +302,7 @@ _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
 GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 
-@lru_cache(maxsize=256)  # there are few sizes of screens
+@lru_cache(maxsize=256)  # there are few screen sizes
 def guessed_kind(kind: str, size: tuple[int, int]) -> Answer:
     """Returns an answer with the default action of a kind.
 
@@ -382,13 +382,13 @@ MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"  # kind of answered actions that OSWorld-Desktopd lacks, such as a pointer move
 _MOST_FAILURES = 24  # maximum number of wrong answers on the contact sheet
-_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers on it for each kind of true action
+_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers per kind of the person's action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step without a right answer. If the answer is not usable, `reason` says why."""
+    """A step that the model did not answer correctly; `reason` says why an answer is not usable."""
 
     step: TrueStep
     answer: Answer | None

@@ -1,6 +1,7 @@
 """Selects the steps that a model is asked about, with their right answers.
 
-These are the steps of the datasets, because the same code selects the rows of training exports.
+The same code selects the rows of training exports, so a model is asked only about steps that
+datasets contain.
 """
 
 from collections import Counter

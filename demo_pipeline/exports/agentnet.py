@@ -123,7 +123,7 @@ class _System(StrictDocument):
 
 
 def _faults(task: _AgentNetTask, _files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults that pydantic does not find: markers, order of steps, code and parts."""
+    """Yields faults that pydantic does not find, such as invalid code or a wrong order of steps."""
     if MARKER.search(task.instruction):
         yield Fault("marker", "instruction: contains a control marker of a model")
     if [step.index for step in task.traj] != list(range(len(task.traj))):

@@ -373,7 +373,7 @@ def _action_call(
 
 
 def _point(given: Mapping[str, Any]) -> Share:
-    """Returns the place in the arguments `x` and `y`."""
+    """Returns the position in the arguments `x` and `y`."""
     x: Any = given.get("x")
     y: Any = given.get("y")
     _demand(_is_number(x) and _is_number(y))
@@ -419,8 +419,8 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
     The code is the text below the heading `## Code`. Without this heading, the code is in the last
-    code fence, and without a fence it is the whole text. A scroll without a place, a drag without a
-    start, and a pointer move become objects of `ForeignAction`.
+    code fence, and without a fence it is the whole text. A scroll without a position, a drag
+    without a start, and a pointer move become objects of `ForeignAction`.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.

@@ -38,8 +38,8 @@ class AnsweredAction:
 
     Attributes:
         action_type, parameters: as in action.json.
-        hovered: places where the pointer rests before the action, in order, to open a menu. They do
-            not count in comparisons, because a menu may be open already.
+        hovered: positions where the pointer hovers before the action, in order, to open a menu.
+            Comparisons ignore these positions, because a menu may be open already.
     """
 
     action_type: ActionType
@@ -53,7 +53,7 @@ class ForeignAction:
 
     Attributes:
         name: the name of the action in the format of the answer.
-        point: the place of the action in pixels of the screenshot; None if it has no place.
+        point: the position in pixels of the screenshot; None if the action has no position.
     """
 
     name: str
@@ -142,7 +142,7 @@ def action_text(action_type: ActionType, parameters: Parameters) -> str:
 
 
 Share = tuple[float, float]
-"""A place: x and y as shares of the screenshot's width and height, 0 to 1."""
+"""A position: x and y as shares of the screenshot's width and height, 0 to 1."""
 ScrollDirection = Literal["up", "down", "left", "right"]
 
 
@@ -154,7 +154,7 @@ class ActionCall:
         name: the call's name in the format; empty if the call was made from one of our actions.
         does: `click`, `move`, `drag`, `scroll`, `type`, `press`, `wait`, `hold` or `release`; empty
             if none of our actions matches the call.
-        at: place of a click, move or scroll, or end of a drag; None if the call has no place.
+        at: position of a click, move or scroll, or end of a drag; None if there is no position.
         start: start of a drag; None if the drag starts where an earlier call moved the pointer.
         button: button of a click or drag.
         clicks: number of clicks.
@@ -248,7 +248,7 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
 
 
 def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
-    """Returns the places where the pointer rests before an action, in order.
+    """Returns the positions where the pointer hovers before an action, in order.
 
     Args:
         action: the action.
@@ -275,7 +275,7 @@ def read_calls(
 ) -> tuple[AnsweredAction | ForeignAction, ...]:
     """Converts the calls of an answer to our actions; the inverse of `call_of`.
 
-    - A pointer move and a following drag or scroll without a place become one action.
+    - A pointer move and a following drag or scroll without a position become one action.
     - Consecutive presses of the same keys become one action.
     - Keys that are held during a call become modifiers of the call's action.
     - Pointer moves before a click become the `hovered` places of the click.
@@ -311,7 +311,7 @@ def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
 
 
 def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
-    """Returns a call during which keys are held."""
+    """Returns the call with the held keys added, so that its action has them as modifiers."""
     match call.does:
         case "press":
             return replace(call, keys=(*held, *call.keys))
@@ -359,9 +359,9 @@ def _takes_moves(call: ActionCall) -> bool:
 
 
 def _lacks_place(call: ActionCall) -> bool:
-    """Returns whether a call is a drag without a start, or a scroll without a place.
+    """Returns whether a call is a drag without a start, or a scroll without a position.
 
-    Such a call uses the place to which the pointer was moved last.
+    Such a call uses the position to which the pointer was moved last.
     """
     if call.does == "drag":
         return call.start is None
@@ -375,8 +375,8 @@ def _action(
 
     Args:
         call: the call.
-        moved_to: the place to which the pointer was moved before a call that lacks a place; None
-            for all other calls.
+        moved_to: the position to which the pointer was moved before a call that lacks a position.
+            None for all other calls.
         size: width and height of the screenshot, pixels.
     """
     at = call.at

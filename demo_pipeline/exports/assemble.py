@@ -107,7 +107,7 @@ class DatasetFiles(ABC):
         self._annotated = _annotated_kinds(self.plan)
 
     def go_through(self) -> FinishedRows:
-        """Passes all rows to their files, and then the files that describe the whole dataset."""
+        """Passes all rows to their files, then adds the files about the whole dataset."""
         form = self.form
         with ExitStack() as stack:
             for split in Split:
@@ -185,7 +185,7 @@ class DatasetFiles(ABC):
         return take
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields name and content of the files that are made of other files of the dataset."""
+        """Yields name and content of the files that are made from other files of the dataset."""
         return self.form.derived_files(self.out)
 
     @abstractmethod
@@ -332,7 +332,7 @@ class _DatasetWriter(DatasetFiles):
     def make_folder(self, folder: str) -> None:
         """Makes a folder and its parents.
 
-        Existing folders are remembered, because this is called for each image.
+        Existing folders are remembered, because this method is called for each image.
         """
         if folder not in self._folders:
             self.make_folder(folder.rpartition("/")[0])

@@ -95,7 +95,7 @@ class _Observation(StrictDocument):
 
 
 class _AtifStep(StrictDocument):
-    """A turn of the user or the agent. A turn of neither has the source `system`."""
+    """A turn of the user or the agent, or an event of the source `system`."""
 
     step_id: Annotated[int, Field(ge=1)]
     timestamp: str | None = None
@@ -327,7 +327,7 @@ def _document(
 
 
 def _words(step: StepFiles, reason: str) -> str:
-    """Describes a step without a correct screenshot, but not its place or typed text."""
+    """Describes a step without a correct screenshot; omits the position and typed text."""
     hidden_reason = _REASONS.get(reason, reason)
     action = HiddenAction(step.index, 0, step.action.action_type, 0, hidden_reason)
     return hidden_words(action).removesuffix(" out of sight")

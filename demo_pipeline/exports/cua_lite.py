@@ -54,7 +54,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.settings import DatasetSettings
 
-LITE_ROOT = "cua-lite"  # the folder with which all paths of images begin
+LITE_ROOT = "cua-lite"  # first folder in every image path
 
 
 class _Function(StrictDocument):
@@ -85,7 +85,7 @@ class _Words(StrictDocument):
 
 class _Note(StrictDocument):
     type: Literal["metadata"]
-    data: dict[str, Any]  # models do not see it
+    data: dict[str, Any]  # not shown to models
 
 
 class _User(StrictDocument):
@@ -178,7 +178,7 @@ LITE_SYSTEMS = {"windows": "windows", "macos": "macos", "linux": "ubuntu"}
 
 
 def lite_image(name: str, split: Split, image: str) -> str:
-    """Returns the path of an image as rows of a split contain it.
+    """Returns the image path to store in the rows of a split.
 
     Args:
         name: name of the dataset, `datasets.name_prefix`.
@@ -189,7 +189,7 @@ def lite_image(name: str, split: Split, image: str) -> str:
 
 
 def content_name(image: Path) -> str:
-    """Makes the path of a PNG file in the folder of images from the SHA-256 of the file."""
+    """Returns the path of a PNG file in the image folder; the name is the file's SHA-256."""
     digest = file_digest(image).sha256
     return f"{digest[:2]}/{digest}.png"
 
@@ -200,7 +200,7 @@ def lite_row(
     dims: tuple[str, str],
     others: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns a row whose split is not known yet; `placed_row` completes the paths of its images.
+    """Returns a row before its split is known; `placed_row` completes the image paths.
 
     Args:
         images: PNG files in the order of their indexes in `messages`.
@@ -225,7 +225,7 @@ def lite_row(
 def placed_row(
     row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """Returns a row of `lite_row` with complete paths of images in a split; see `Form.place`."""
+    """Completes the image paths in a row of `lite_row` for a split; see `Form.place`."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
     return {**row, "images": images}
 
@@ -337,7 +337,7 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
     Args:
         part: the part of an export's row that is a row of these tables; see `File.part`.
         dims: platform and task type.
-        below: the folder that contains `LITE_ROOT`; if it is empty, the dataset's folder does.
+        below: the folder that contains `LITE_ROOT`; empty means the dataset's own folder.
         config: see `File.config`.
     """
 

@@ -70,7 +70,7 @@ _NAMES = {  # `ActionCall.does` → name of CUA-Lite's action
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     """Converts an action to the argument `actions` of the tool `computer`.
 
-    Members with their default value are left out, as in CUA-Lite's own rows. Modifiers become
+    Keys with their default value are left out, as in CUA-Lite's own rows. Modifiers become
     `key_down` before the action and `key_up` after it. A key that is pressed n times becomes n
     actions. For the arguments see `answers.ActionEncoder`.
     """
@@ -109,7 +109,7 @@ def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
 
 
 def _units(at: Share | None) -> list[int]:
-    """Returns a place as CUA-Lite's coordinate, 0 to 1000, or [] for None."""
+    """Returns a position as CUA-Lite's coordinate, 0 to 1000, or [] for None."""
     return [round(share * _MAX) for share in at or ()]
 
 

@@ -1,9 +1,8 @@
 """Compares a written dataset with the rows of its trajectories.
 
-The comparison reads the rows from the records again, independently of the build. All lines, tables,
-documents, images and side files of the dataset must equal those that the rows yield. Additional
-files are reported. At the end, the dataset is checked by the validator of its record format, which
-`demo-pipeline validate` also uses.
+The comparison reads the rows again from the output of the stage `records`, independently of the
+build. All files of the dataset must equal those that the rows yield; additional files are reported.
+At the end, the validator of the record format checks the dataset, as in `demo-pipeline validate`.
 """
 
 import filecmp
@@ -197,7 +196,7 @@ class _DatasetComparison(DatasetFiles):
 
 
 def _ignore(_value: object) -> None:
-    """Takes the place of a comparison for a file that is missing or unreadable."""
+    """Replaces the comparison of a file that is missing or unreadable."""
 
 
 def _is_same_file(path: str, other: str) -> bool:

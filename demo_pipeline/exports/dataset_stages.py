@@ -1,4 +1,4 @@
-"""Defines the stages of datasets: the training exports, the OSWorld quests, the trajectory index.
+"""Defines the stages of datasets: training exports, OSWorld task files, and the trajectory index.
 
 The setting `datasets.exports` lists the training exports to build. The module of each export, for
 example sft.py, defines the content of its rows and files. assemble.py writes datasets, and
@@ -156,7 +156,7 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 
 def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
-    """Writes a task file for each quest."""
+    """Writes an OSWorld task file for each quest (recorded task)."""
     return quest_files.build_quests(inputs.committed.trajectories, out)
 
 

@@ -30,7 +30,7 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.trajectories.pointer_leaks import LeakRates
 from demo_pipeline.trajectories.provenance import Provenance
 
-if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries do it
+if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries import it
     from duckdb import DuckDBPyConnection
 
 Tables = Mapping[str, list[dict[str, Any]]]
@@ -269,7 +269,7 @@ _NO_PROVENANCE = (
 
 
 def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
-    """Computes the statistics whose views exist.
+    """Computes the statistics for which all required views exist.
 
     Args:
         sql: a connection with the views.

@@ -73,7 +73,7 @@ class ExportSummary:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the summary as manifests contain it, with keys such as `excluded_samples`."""
+        """Returns the summary for an export's manifest, with keys such as `excluded_samples`."""
         totals = {}
         if self.unit != "records":  # the key `records` has the numbers by split
             totals[self.unit] = self.total

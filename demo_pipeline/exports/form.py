@@ -270,7 +270,7 @@ class Form:
         asset: name of the Dagster asset.
         folder: folder of the dataset in the store.
         description: description of the dataset for people.
-        code_version: to be increased whenever the code writes other bytes for the same inputs.
+        code_version: to be increased whenever the code writes different bytes for the same inputs.
         settings: names of the settings in `datasets` on which the rows depend.
         exclusions: the reasons for which a row may be left out. The summary lists each reason with
             its count, even if it is 0.
@@ -286,7 +286,7 @@ class Form:
         place: returns the row of a table as it is written to a split; its last argument is the
             folder of the trajectory.
         pictures: returns the images of a row: name in the dataset → source file.
-        whole: whether rows are made of whole trajectories instead of steps.
+        whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
         side_files: returns the files that are not made of single rows: name → JSON value, or the
             text of a `.txt` file.
@@ -331,7 +331,7 @@ class Form:
 
     @property
     def file(self) -> str:
-        """The name of the file in the records that contains the rows of a trajectory."""
+        """Name of the file with a trajectory's rows in the output of the stage `records`."""
         return f"{self.name}.jsonl"
 
     def own(self, settings: DatasetSettings) -> DatasetSettings:
@@ -340,7 +340,7 @@ class Form:
         return DatasetSettings.model_construct(**{n: getattr(settings, n) for n in names})
 
     def fingerprint(self, settings: DatasetSettings) -> str:
-        """Returns a text that changes if the rows of an unchanged trajectory may change."""
+        """Returns a text that changes with the code version or a setting on which rows depend."""
         return f"{self.code_version} {self.own(settings).fingerprint()}"
 
     def plan(
@@ -391,7 +391,7 @@ class Form:
         return row.parts
 
     def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yields name and content (in pieces) of files that are made of other files in `_out`."""
+        """Yields name and content (in pieces) of files that are made from other files in `_out`."""
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:

@@ -62,7 +62,7 @@ from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-QWEN_VL = "qwen_vl"  # the folder of records for the training scripts of QwenLM and 2U1
+QWEN_VL = "qwen_vl"  # folder of records for the training scripts in QwenLM's and 2U1's repositories
 MADE = "cudag"  # folder of JPEGs and annotated screenshots in the output of the stage `records`
 # Colours in annotated screenshots, as red, green and blue.
 _POINT = (255, 0, 0)
@@ -139,7 +139,7 @@ def prepare_cudag_pictures(
 ) -> None:
     """Writes JPEGs and annotated screenshots for the records; see `Form.prepare_pictures`.
 
-    The split of the trajectory is not known yet, and is predicted by the hash of the task.
+    The split of the trajectory is not known yet, so it is predicted from the hash of the task.
     Annotated screenshots are made if the prediction is the test split. The prediction is wrong if
     tasks are joined or a group of tasks is moved to an empty split. The build of the dataset then
     makes the missing images.
@@ -206,7 +206,7 @@ def dataset_directory_name(
     """Returns the directory name that CUDAG requires: `{prefix}--{user}--{YYYYMMDD_HHMMSS}`.
 
     Raises:
-        ValueError: a setting cannot be used in a name; the message has the setting and the remedy.
+        ValueError: a setting cannot be used in a name; the message names the setting and a remedy.
     """
     newest = select(trajectories, settings).newest
     return _directory_name(_generated_at(newest), settings)
@@ -249,7 +249,7 @@ def _configuration(
         time: the time in the dataset's name.
         tasks: task type → number of records in all splits.
         plan: the splits.
-        escaped: numbers of escaped markers.
+        escaped: numbers of escaped control markers (special tokens) in prompts and tool calls.
     """
     total = sum(tasks.values())
     return {
@@ -305,12 +305,12 @@ def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonVa
 
 
 def _split_ratios(settings: DatasetSettings) -> dict[str, float]:
-    """Returns, for each split that is assigned by hash, the wanted share of groups, 0 to 1."""
+    """Returns the target share of task groups, 0 to 1, for each split that is assigned by hash."""
     return {name: getattr(settings, f"{name}_ratio") for name in HASHED}
 
 
 def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """Returns format and quality of the training images; links and copies have the same format."""
+    """Returns the format of the training images, and the quality of JPEGs."""
     if settings.image_mode == "jpeg":
         return {"format": "jpeg", "quality": settings.jpeg_quality}
     return {"format": "png"}
@@ -412,7 +412,7 @@ def _task_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _escaped(counts: Mapping[str, int]) -> dict[str, int]:
-    """Returns the numbers of escaped markers in prompts and in tool calls."""
+    """Returns the numbers of escaped control markers in prompts and in tool calls."""
     return {"prompts": counts.get(_PROMPTS, 0), "tool_calls": counts.get(_CALLS, 0)}
 
 
@@ -422,7 +422,7 @@ def _details(finished: FinishedRows) -> Mapping[str, Any]:
     - `name`: the directory name
     - `trajectories`: number of planned trajectories, by split
     - `task_counts`: number of records, by task type
-    - `escaped`: numbers of escaped markers in prompts and in tool calls
+    - `escaped`: numbers of escaped control markers in prompts and in tool calls
     - `empty_splits`: splits with a ratio above 0 but no record; none if there is no task group
     - `settings`: see `decisive_settings`
 
@@ -556,7 +556,7 @@ class CudagForm(Form):
     """
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
-        """Counts the escaped markers in the instruction once, although every prompt contains it."""
+        """Counts the control markers of the instruction once, although each prompt repeats them."""
         in_prompt = source.settings.prompt_style != "grounding"
         instruction = source.trajectory.task.instruction
         return {_PROMPTS: escape_markers(instruction)[1] if in_prompt else 0}

@@ -30,7 +30,7 @@ RECORD_FILES = {  # split → file with its records as conversations
     "held_out": "held_out.jsonl",
 }
 HASHED = ("train", "val", "test")  # the splits that are assigned by hash
-IMAGE_TOKEN = "<image>"  # noqa: S105 - trainers replace it by the image
+IMAGE_TOKEN = "<image>"  # noqa: S105 - trainers replace it with the image
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 DIRECTORY_PATTERN = re.compile(
     r"[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*"
@@ -74,11 +74,11 @@ class CudagMetadata(NamedTuple):
 
     Attributes:
         task_type: kebab-case name of the action.
-        real_coords: place of the action, or start of a drag, in pixels of the image; [0, 0] for
-            actions without a place.
+        real_coords: position of the action, or start of a drag, in pixels of the image; [0, 0] for
+            actions without a position.
         tolerance: RU on each axis.
         image_size: width and height of the image, pixels; [0, 0] if unknown.
-        has_coordinate: whether the action has a place.
+        has_coordinate: whether the action has a position.
         end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
         scroll_direction: up, down, left or right; empty for other actions.
         scroll_amount: notches.
@@ -88,7 +88,7 @@ class CudagMetadata(NamedTuple):
         step_index: index from 0. The record that ends the task has the index after the last step.
         application: normalised name of the application.
         reasoning: a sentence that explains the action.
-        target_bbox: box of the target; [0, 0, 0, 0] if there is no target.
+        target_bbox: box of the target, RU; [0, 0, 0, 0] if there is no target.
         tokens: estimated tokens of the record with its image and the system prompt.
     """
 
@@ -126,7 +126,7 @@ _WHOLE = frozenset(
 
 
 class TestedPlace(NamedTuple):
-    """The place and tolerance of a test that accepts each point of the target.
+    """The position and tolerance of a test that accepts any point of the target.
 
     Attributes:
         point: centre of the target, pixels.
@@ -138,10 +138,10 @@ class TestedPlace(NamedTuple):
 
 
 def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
-    """Returns the place for the test of a click on a button, a check box, a menu item and so on.
+    """Returns the tested position for a click on a button, check box, menu item or similar element.
 
-    CUDAG's own generators also test the centre of such elements. The result is None for other
-    actions and other elements, and if the click was outside the target.
+    CUDAG's own generators also test the centre of such elements. Returns None for other actions
+    and other elements, and if the click was outside the target.
 
     Args:
         action: the action of the step.

@@ -115,7 +115,7 @@ def printable(text: str) -> str:
 HUMAN_START = f"{IMAGE_TOKEN}\n"  # the start of each human turn
 _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-# The keys of metadata that must be [0, 0], by the number of coordinates in the calls: 0, 1, 2.
+# Keys of metadata that must be [0, 0] if the calls have 0, 1 or 2 coordinates.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
 
 
@@ -154,7 +154,7 @@ def _gpt_text(text: str) -> str:
 
 
 def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Replaces an invalid value by None, because other generators may use the key differently."""
+    """Replaces an invalid value with None, because other generators may use the key differently."""
     try:
         return validate(value)
     except ValidationError:
@@ -416,9 +416,9 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 
 
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    """Yields the rules of this pipeline that an image path breaks.
+    """Yields a fault for each rule of this pipeline that an image path breaks.
 
-    The CUDAG document allows the path.
+    The CUDAG document does not have these rules.
     """
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")
@@ -481,7 +481,7 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 
 
 def _acting(calls: Sequence[object]) -> Iterator[object]:
-    """Yields the calls, except for moves that only let the pointer rest before another call.
+    """Yields the calls, except for moves that only hover before another call.
 
     Two moves are not left out: a move directly before `left_click_drag`, which is the start of the
     drag, and a move that is the last call, which is an action of its own.
@@ -518,7 +518,7 @@ def _invariant(
     if off := max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1])):
         message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
         remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
-        scope = Scope.OURS  # a difference of 1 RU can come from other rounding
+        scope = Scope.OURS  # a difference of 1 RU can be due to different rounding
         if off > 1:
             scope = Scope.SHARED
         yield CudagFault("ru_invariant", message, remedy, scope)
@@ -552,7 +552,7 @@ def _our_metadata_faults(
 def cudag_record_problems(
     record: object, file: str, line: int | None, _files: NamedFiles
 ) -> list[Problem]:
-    """Returns the problems of a line of this pipeline; see `record_checks.Checked`.
+    """Returns the problems of a line that this pipeline wrote; see `record_checks.Checked`.
 
     The image is not checked: it is a screenshot of the trajectory, or is made from one later.
     """

@@ -3,7 +3,7 @@
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata. Steps
 without a record still appear in the prompts of later records. Steps outside the recorded screen
 appear there without a coordinate. Steps that tool calls cannot fully express, such as drags with
-another button, appear with a note. Hidden actions appear in words.
+the right button, appear with a note. Hidden actions appear in words.
 """
 
 import json
@@ -67,7 +67,7 @@ from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
 # Reason for leaving out a step whose key is pressed more than `MOST_CALLS` times: its answer would
 # need a call for each press.
 HELD_KEY = "held_key"
-DRAFT_EXCLUSIONS = (  # reasons for which `record_drafts` leaves out a step or the end
+DRAFT_EXCLUSIONS = (  # reasons why `record_drafts` leaves out a record
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
 )
@@ -97,7 +97,7 @@ def tool_calls(
         size: width and height of the screenshot, pixels.
         settings: define the meaning of `pixels` in scrolls.
         seen: see `write_calls`.
-        hovered: places where the pointer rests before the action, pixels of the screenshot.
+        hovered: positions where the pointer hovers before the action, pixels of the screenshot.
     """
     answer = AnsweredAction(action.action_type, action.parameters, hovered)
     return write_calls(answer, size, wheel_units(settings), seen)
@@ -138,14 +138,14 @@ class RecordDraft(NamedTuple):
     Attributes:
         id: id of the record, and stem of its image.
         screenshot: the PNG in the trajectory.
-        prompt: text of the human turn, with markers escaped.
-        markers: number of markers that were escaped in the prompt, without those of the
+        prompt: text of the human turn, with control markers (special tokens) escaped.
+        markers: number of control markers that were escaped in the prompt, without those of the
             instruction.
         calls: the correct answer.
         metadata: the metadata of the record.
-        tested: place and tolerance of the record's test; if it is None, the test uses the place and
-            the tolerance in `metadata`.
-        hovered: places where the pointer rests before the action, pixels of the screenshot.
+        tested: position and tolerance of the record's test; if it is None, the test uses those in
+            `metadata`.
+        hovered: positions where the pointer hovers before the action, pixels of the screenshot.
     """
 
     id: str
@@ -161,7 +161,7 @@ class RecordDraft(NamedTuple):
         """Returns the record as a JSON line of a split.
 
         Args:
-            suffix: file extension of its image.
+            suffix: file extension of the record's image.
             folder: the folder that contains the folder `images`: empty, or `test/`.
         """
         record = {
@@ -178,13 +178,13 @@ class RecordDraft(NamedTuple):
     def tests(self) -> dict[str, str]:
         """Returns the test of the record, as entries of `test.json` and of `test.jsonl`.
 
-        The result has the keys `test` and `test_row`. It is empty for actions without a place, such
-        as typing, because a CUDAG test compares places.
+        The result has the keys `test` and `test_row`. It is empty for actions without a position,
+        such as typing, because a CUDAG test compares positions.
 
-        A test expects the last call of the record, and `real_coords` is the place of this call. For
-        a drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the place
-        where the person pointed, even if the test expects the centre of the target. `target_bbox`
-        is [0, 0, 0, 0] unless each point of the target is accepted.
+        A test expects the last call of the record, and `real_coords` is the call's position. For
+        a drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the
+        position of the person's action, even if the test expects the centre of the target.
+        `target_bbox` is [0, 0, 0, 0] unless the test accepts any point of the target.
         """
         if not self.metadata.has_coordinate:
             return {}
@@ -223,7 +223,7 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
     Args:
         source: the trajectory.
         absolute: whether coordinates are pixels of the screenshot as the model resizes it (see
-            `resized`); else they are RU.
+            `resized`) instead of RU.
     """
     trajectory = source.trajectory
     settings = source.settings
@@ -316,9 +316,9 @@ def _prompt(
     history: Sequence[str],
     settings: DatasetSettings,
 ) -> tuple[str, int]:
-    """Returns the prompt of a record, and the number of markers that were escaped in it.
+    """Returns the prompt of a record, and the number of control markers that were escaped in it.
 
-    Markers of the instruction are not counted here; see `CudagForm.count_trajectory`.
+    Markers in the instruction are not counted here; see `CudagForm.count_trajectory`.
 
     Args:
         trajectory: the trajectory, which has the instruction.

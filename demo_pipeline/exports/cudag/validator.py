@@ -45,7 +45,7 @@ _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
 _OUR_FILES = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
 _TESTS = RECORD_FILES["test"]  # test records as conversations; only our datasets have them
-_REQUIRED = (  # kind, the directory that problems name, name in this directory
+_REQUIRED = (  # kind of the required path, its directory as shown in problems, its name
     ("directory", "./", "images/"),
     ("directory", "./", "test/"),
     ("directory", "test/", "images/"),
@@ -103,11 +103,11 @@ def validate_cudag_file(path: Path) -> list[Problem]:
 
 
 class _RecordPlace(NamedTuple):
-    """The place of a record.
+    """The location of a record.
 
     Attributes:
         split: the split of the record.
-        file: name of the file, as problems contain it.
+        file: name of the file as shown in problems.
         line: 1-based number of the line, or of the entry in test.json.
     """
 
@@ -131,7 +131,7 @@ class _Validation:
 
     Attributes:
         root: directory of the dataset.
-        files: the images that records name.
+        files: reads the images that records name.
         problems: all problems so far.
         records: split → number of records so far.
     """
@@ -151,7 +151,7 @@ class _Validation:
         self._data: dict[str, int] = {}  # id → its first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        """Adds a problem for each fault at a place, if the dataset must follow the broken rule."""
+        """Adds a problem for each fault at this location whose rule applies to the dataset."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
@@ -259,7 +259,7 @@ class _Validation:
         """Checks test/records.jsonl against the entries of test.json.
 
         test/records.jsonl must have a line for each entry, in the same order. It also has lines for
-        actions without a place, which have no entry.
+        actions without a position, which have no entry.
         """
         remaining_tests = iter(tests)
         lines_with_place = 0
@@ -427,7 +427,7 @@ def _is_kind(path: Path, wanted: str) -> bool:
 
 
 def _has_place(line: bytes) -> bool:
-    """Returns whether the action in a line has a place, so that test.json has an entry for it."""
+    """Returns whether the action in a line has a position, and thus an entry in test.json."""
     try:
         return bool(member(parse_json(line, _TESTS), "metadata", "has_coordinate"))
     except JsonFileError:

@@ -336,7 +336,7 @@ class NotebookStore:
         return self._with_reviews(steps.merge(doubts, how="left", on=keys))
 
     def triage(self) -> pd.DataFrame:
-        """Returns a row for each demonstration with its doubt and the number of each signal.
+        """Returns a row for each demonstration, with its doubt score and the count of each signal.
 
         `columns("triage")` describes the columns. The additional column `review` is the decision of
         reviewers: `open`, `approved` or `rejected`.

@@ -33,7 +33,7 @@ def _run_actions(inputs: RecordingInputs, out: Path) -> Summary:
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
     """Checks the file names, then the tables, then the event accounting.
 
-    Returns the problems of the first of these checks that fails.
+    Returns the problems of the first check that fails.
     """
     events = inputs.folders["events"]
     return (

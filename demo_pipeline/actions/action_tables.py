@@ -23,16 +23,16 @@ from demo_pipeline.recording.key_names import LAYOUTS, public_key
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
-# Flag of a pause in which the pointer moved so often that it never rested for `pause_ms`.
+# Flag for a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag of typing that follows other typing after a short break. The two are merged into one step
+# Flag for typing that follows other typing after a short break. The two are merged into one step
 # unless the video shows that the screen changed during the break.
 CONTINUED = "continued"
-# Flag of typing that follows other typing after a long break. The two are merged into one step
+# Flag for typing that follows other typing after a long break. The two are merged into one step
 # unless the video shows that the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
-# Flag of typing whose text may be wrong. An Enter also has this flag if it may only have confirmed
-# the composition of an input method.
+# Flag for typing whose text may be wrong. Also set on an Enter that may only have confirmed the
+# composition of an input method.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
@@ -106,7 +106,7 @@ ACTIONS_SCHEMA = described_schema(
     },
 )
 
-# Buckets of the event accounting. Each log line is in exactly one bucket.
+# Values of the column `bucket` in ledger.parquet, which says what became of each log line.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
 _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -185,5 +185,5 @@ def write_actions(path: Path, actions: Sequence[Action]) -> None:
 
 
 def read_actions(folder: Path) -> list[Action]:
-    """Reads the actions of an output in time order."""
+    """Reads the actions of a recording from actions.parquet in `folder`, in time order."""
     return [Action(**row) for row in read_rows(folder / ACTIONS_FILE, ACTIONS_SCHEMA)]

@@ -5,7 +5,8 @@ row for each action. ledger.parquet, called the event accounting, has a row for 
 names the bucket of the line.
 
 This module also finds the action with which the person may have stopped the recorder. Later,
-observation/ uses the video and the scans to confirm that this action stopped the recorder.
+observation/ uses the video and the accessibility scans to check whether this action stopped the
+recorder.
 """
 
 import logging
@@ -58,14 +59,14 @@ from demo_pipeline.recording.key_names import platform_of_keys, public_name
 from demo_pipeline.recording.logged_scans import read_logged_scans
 from demo_pipeline.settings import ActionSettings
 
-# Reason in the event accounting of the shortcut that stopped the recorder.
+# Reason in ledger.parquet for the events of the shortcut that stopped the recorder.
 STOP_SHORTCUT = "stop_shortcut"
-# Reason in the event accounting of text that was typed and then erased.
+# Reason in ledger.parquet for the events of text that was typed and then erased.
 TYPED_AND_ERASED = "typed_and_erased"
-# Least number of modifiers of a shortcut that stops a recorder. A shortcut with fewer modifiers
+# Least number of modifiers in a shortcut that stops a recorder. A shortcut with fewer modifiers
 # could belong to any program.
 STOP_MODIFIERS = 2
-# Keys that are shortcuts of recorders even without modifiers.
+# Keys that may stop a recorder even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
 STILL_PX = 5.0  # screen pixels; a pointer within this distance of a click did not move away
 
@@ -183,9 +184,9 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 
 MAX_PREVIEW = 50  # maximum number of actions that the summary describes
 _LOG = logging.getLogger(__package__)
-# Maximum number of actions in a demonstration. An action takes 22 ms and 70 kB (measured).
+# Maximum number of actions in a demonstration. Each action costs 22 ms and 70 kB (measured).
 _MAX_ACTIONS = 10_000
-# Reasons of events that were left out to repair the recording. Their bucket is `repaired`.
+# Reasons for leaving out events to repair the recording. The bucket of these events is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Event types that never belong to an action → the bucket, action index and reason of their lines.
 # The action index is always None, and the reason is always empty.
@@ -210,8 +211,8 @@ def build_actions(
         events_folder: output of the `events` stage.
         out: the folder to write to.
         platform: platform in meta.json, which decides the meaning of key names and the unit of
-            the wheel. If it is empty, the platform is read from the logged key names where they
-            leave no doubt.
+            the wheel. If it is empty, the platform is inferred from the logged key names, if
+            they are unambiguous.
         settings: the section `actions`.
         language: language and keyboard of the person, or None if unknown.
         log: input_log.jsonl, whose scans show the typed text. If it is None, no scan is read.

@@ -116,7 +116,7 @@ def is_masked(text: str) -> bool:
 
 
 class ScanFields:
-    """Reads the fields of the scans of a log, each scan at most once.
+    """Reads input fields from the accessibility scans in a log, and caches the fields of each scan.
 
     Attributes:
         scans: scans of the log, sorted by the time at which they ended.
@@ -153,8 +153,8 @@ class ScanFields:
     ) -> Iterator[tuple[Field | None, Field]]:
         """Yields each field of a scan together with the same field of an earlier scan.
 
-        The same field has the same role, box and name. If the earlier scan has no such field, the
-        field with the same role and place is taken.
+        Fields with equal role, box and name count as the same field. If the earlier scan has no
+        such field, a field with equal role and place is used.
 
         Args:
             before: the earlier scan, or None if there is no earlier scan.

@@ -59,7 +59,7 @@ class _Press:
 
 
 class _PointerReader:
-    """Reads the pointer and wheel events in time order.
+    """Turns pointer and wheel events, which it reads in time order, into gestures.
 
     Args:
         settings: the section `actions`.
@@ -98,7 +98,7 @@ class _PointerReader:
         elif item.kind == EventType.MOUSEWHEEL:
             gesture = _gesture(GestureKind.WHEEL, item)
             gesture.delta = item.delta
-            if item.delta:  # a touchpad event without movement uses no modifier
+            if item.delta:  # a modifier has no effect on a touchpad event without movement
                 gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
             self.gestures.append(gesture)
 
@@ -339,8 +339,8 @@ def _typing(part: TypedPart) -> Action:
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
     """Returns the action of a drag. The last gesture is the drag itself.
 
-    The gestures before are clicks at the same place. For example, a double click that turns into a
-    drag selects text word by word.
+    The gestures before the drag are clicks at the same place. For example, a double click that
+    turns into a drag selects text word by word.
     """
     gesture = gestures[-1]
     action = _action("drag", gestures)
@@ -392,7 +392,7 @@ def pauses_between(
 
     Args:
         actions: actions in time order.
-        inputs: of the whole log, in time order.
+        inputs: all inputs of the log, in time order.
         settings: the section `actions`. `pause_ms` and `pointer_rest_ms` are used; a rest of
             `pointer_rest_ms` ends a movement of the pointer.
         breaks: line numbers before which the clock was set, or at which the recorder withheld
@@ -469,7 +469,7 @@ class Segmentation:
     Attributes:
         actions: actions and pauses, in time order.
         reasons: line number → the reason why the input event belongs to no action.
-        unknown_keys: logged key names that are in no table.
+        unknown_keys: logged key names that recording/key_names.py does not know.
         wheel_remainder: number of wheel notches that belong to no scroll, with the sign of the
             logged deltas.
         switch_lines: line numbers at which the person may have switched the keyboard layout or the
@@ -573,7 +573,7 @@ def _with_pauses(
     settings: ActionSettings,
     breaks: Collection[int],
 ) -> list[Action]:
-    """Returns actions and the pauses between them, sorted and numbered. Also sets `pre_move_ms`."""
+    """Returns the actions and the pauses between them, sorted and numbered. Sets `pre_move_ms`."""
     in_order = sorted(actions, key=_order)
     _add_pre_moves(in_order, inputs, settings)
     pauses = pauses_between(in_order, inputs, settings, breaks)

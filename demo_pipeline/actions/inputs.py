@@ -31,7 +31,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         time: time of the event, epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
         x, y: position in screen pixels, or None if no position was logged. Some recorders log two
-            positions, one of them clamped to the main display. x and y are then the other one.
+            positions, one of them clamped to the main display. The unclamped position is used.
         name: button or key name as logged.
         delta: delta of a wheel event, in the recorder's unit and sign.
         char: typed character as logged, or empty if the recorder logged no character.
@@ -90,12 +90,12 @@ def withheld_inputs(events: pa.Table) -> list[tuple[int, int]]:
 
 
 def in_order(inputs: Sequence[Input]) -> list[Input]:
-    """Sorts inputs by time, because recorders may write a line after lines with later times."""
+    """Sorts inputs by time, because the lines of a log are not always in time order."""
     return sorted(inputs, key=attrgetter("time", "index"))
 
 
 def late_lines(inputs: Sequence[Input]) -> int:
-    """Counts the inputs that come after a line with a later time in the log."""
+    """Counts the inputs whose line in the log comes after a line with a later time."""
     late = 0
     latest = None
     for item in sorted(inputs, key=attrgetter("index")):
@@ -122,7 +122,7 @@ class GestureKind(StrEnum):
     CHAR = "char"
     BACKSPACE = "backspace"
     HOTKEY = "hotkey"
-    UNKNOWN = "unknown"  # a key or button that is in no table, or withheld input; becomes no action
+    UNKNOWN = "unknown"  # an unknown key or button, or withheld input; never becomes an action
 
 
 @dataclass

@@ -23,7 +23,7 @@ from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
 # A modifier without a release modifies only the next press, and only within this time.
 STUCK_MS = 1000
-TAP_MAX_MS = 1000  # a modifier that was held longer than this without another key is no tap
+TAP_MAX_MS = 1000  # a modifier that was held alone for longer than this does not count as a tap
 ALTGR_WINDOW_MS = 5  # longest time between LeftCtrl and RightAlt, which Windows logs for AltGr
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
@@ -221,11 +221,11 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of auto-repeat after it has begun
-UNKNOWN_TYPING = "unknown_text"  # flag of a key that is in no table and may have typed something
+UNKNOWN_TYPING = "unknown_text"  # flag for an unknown key that may have typed something
 LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock
 # Modifiers with which a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-# Keys whose auto-repeat acts again each time. Quick presses of such a key become a single action.
+# Keys that act again with every auto-repeat. Quick presses of such a key become a single action.
 NAVIGATION_KEYS = frozenset(
     {
         "left",
@@ -242,7 +242,7 @@ NAVIGATION_KEYS = frozenset(
     }
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
-_POINTS = frozenset(".,")  # decimal separators on keypads; the country decides which of them
+_POINTS = frozenset(".,")  # decimal separators on keypads, depending on the country
 # Character of a keypad key with Num Lock → pyautogui name of the key without Num Lock.
 _NUMLOCK_OFF = {
     ".": "delete",
@@ -290,14 +290,14 @@ class KeyboardReader:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
         holds: presses of keys that typed characters, in order.
         reasons: line number → the reason why the event belongs to no action.
-        unknown_keys: logged names that are in no table.
+        unknown_keys: logged names that recording/key_names.py does not know.
     """
 
     def __init__(self, platform: str, keyboards: Keyboards, modifiers: ModifierTracker) -> None:
         self._platform = platform
         self._keyboards = keyboards
         self._keyboard = keyboards.stretches[0].keyboard
-        self._accent = ""  # accent of the previous key, or empty if it was no dead key
+        self._accent = ""  # accent of the previous key, or empty if that key was not a dead key
         self._modifiers = modifiers
         self._down: dict[str, _KeyPress] = {}
         self._presses = 0
@@ -549,7 +549,7 @@ def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
         is_doubtful = False
 
 
-_HELD_WITH_BUTTON = "held_with_button"  # reason in the event accounting
+_HELD_WITH_BUTTON = "held_with_button"  # reason in ledger.parquet; see `without_held_keys`
 _start = attrgetter("start")
 
 

@@ -99,7 +99,7 @@ class Keyboards:
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Returns stretches that all have the first keyboard, divided after each of the lines."""
+        """Returns stretches divided after these lines, all with the first stretch's keyboard."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)

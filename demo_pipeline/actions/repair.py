@@ -23,11 +23,13 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Recorders with several input hooks log each event several times. The number of times is called the
-# factor. It is n if at least this share of the groups of equal events has a multiple of n events.
+# Recorders with several input hooks log each event several times. This number of times is called
+# the factor. The factor is n if, in at least this share of the groups of equal events, the number
+# of events is a multiple of n.
 MIN_FACTOR_SHARE = 0.8
 MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
-LATE_WINDOWS = 3  # with a factor above 1, copies may come within this many times `window_ms`
+# If the factor is above 1, copies may come up to this many times `window_ms` after the event.
+LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
@@ -40,7 +42,7 @@ class Repairs:
         duplicate_factors: event type → number of times that each event was logged, if above 1.
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
-        second_shifts: number of presses of a second Shift key that was logged like the first.
+        second_shifts: number of presses of a second Shift key, logged under the name of the first.
         second_presses: number of releases of modifiers that were logged as presses.
     """
 
@@ -122,7 +124,7 @@ def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
 
     Key presses that were logged twice prove nothing, because a stalled recorder gives all
     auto-repeats the same time. The factor of key presses is used only if key releases were logged
-    several times, too. If there are too few releases, all other kinds of events decide.
+    several times too. If there are too few releases, all other kinds of events decide.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()
@@ -203,12 +205,12 @@ def _factor(sizes: Counter[int]) -> int | None:
     return 1 if sizes[1] / total >= MIN_FACTOR_SHARE else None
 
 
-BORDER_RUN = "border_run"  # flag of an action after motion along the border of the logged area
+BORDER_RUN = "border_run"  # flag for an action after motion along the border of the logged area
 # Motion along the border must last this many milliseconds or cover this many units of the log.
 # Both limits were tested with simulated approaches of the pointer, 4,000 of each kind. If the
 # target was on the border, 0.03 % of the approaches moved that much along the border. If the target
 # was at least 20 pixels beyond the border, 99.98 % did. If the border of a single screen stopped
-# the pointer 5 pixels early, 18 % did.
+# the pointer 5 pixels before its target, 18 % did.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
 _REST_MS = 100  # the pointer rested if more time passed between two positions
@@ -221,7 +223,7 @@ def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     y, the recorder does not clamp this coordinate at 0, so there is no border at 0.
 
     Args:
-        inputs: in time order, with the positions of presses filled in.
+        inputs: inputs in time order, after `fill_positions`.
     """
     placed = [item for item in inputs if item.x is not None and item.y is not None]
     lines: set[int] = set()
@@ -387,7 +389,7 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 # Platforms on which recorders log some releases of modifiers as presses. These recorders derive the
 # events of modifiers from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-# A time between two presses. Auto-repeat is faster than this, and people are slower.
+# Two presses of a key within this time come from auto-repeat. People press keys more slowly.
 _REPEAT_MS = 150
 # If a modifier seems to be held for longer than this, its release is missing in the log.
 _LONGEST_HOLD_MS = 10_000

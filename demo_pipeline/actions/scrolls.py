@@ -27,19 +27,20 @@ from typing import Literal
 from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
-UNITS_PER_NOTCH = 120  # units in a notch, WHEEL_DELTA of Windows
+UNITS_PER_NOTCH = 120  # delta of a whole notch, called WHEEL_DELTA on Windows
 # Deltas of a single step of the wheel. The first value is a whole notch, and the other values are
 # the finer steps of some wheels. All values divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
-# The deltas of a scroll in notches rarely sum up to more than this. The deltas of a touchpad scroll
-# in 120ths of a notch usually do.
+# If deltas count notches, the sum of the deltas of a scroll rarely exceeds this. If they count
+# 120ths of a notch, the sum of the deltas of a touchpad scroll usually does.
 MANY_NOTCHES = 30
 # If a recording has fewer scrolls than this, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # notches are rounded to this many decimals, because sums of fractions are not exact
-# Least share of votes that must agree, and of the frames in which the content of a scroll moves.
+# Least share of scrolls that must agree on the sign of the wheel. Also the least share of the
+# frames with motion that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
 # Least number of scrolls that can overrule the rule. A single scroll may be a mistake.
 MIN_VOTES_AGAINST_RULE = 2
@@ -277,7 +278,7 @@ def video_unit(pixels: float) -> VideoUnit | None:
 
 
 def video_notches(delta_sum: float, unit: VideoUnit | None) -> int:
-    """Returns the number of notches of a scroll, given the unit. Returns 0 if it is unknown."""
+    """Returns the number of notches of a scroll with this unit, or 0 if the unit is unknown."""
     if unit is None:
         return 0
     per_notch = UNITS_PER_NOTCH if unit == "120" else 1
@@ -288,7 +289,7 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     """Lets the scrolls of a recording vote for the direction of positive deltas.
 
     A scroll votes if its content moved vertically in the video. At least `MIN_VOTE_SHARE` of the
-    votes must agree. Scrolls whose unit is unclear do not vote, because their sign is unclear, too.
+    votes must agree. A scroll whose unit is unclear does not vote, because its sign is unclear too.
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
@@ -388,8 +389,8 @@ def scroll_direction(
 ) -> Direction | None:
     """Returns the direction that the video shows for a scroll, or None if the rule decides.
 
-    If the content of the scroll moved horizontally, this motion decides. Otherwise the sign on
-    which the scrolls of the recording agree decides.
+    If the content of the scroll moved horizontally, this motion decides. Otherwise, the direction
+    follows from the sign on which the scrolls of the recording agree.
 
     Args:
         action_index: index of the action that is the scroll.
@@ -411,14 +412,14 @@ def scroll_direction(
 
 # Longest time between two wheel events that come from the momentum of a touchpad scroll.
 MOMENTUM_GAP_MS = 150
-# Reason in the event accounting of wheel events that together are too small for a scroll.
+# Reason in ledger.parquet for wheel events that together are too small for a scroll.
 BELOW_HALF_NOTCH = "below_half_notch"
-UNCLEAR_UNIT = "unclear_wheel_unit"  # flag of a scroll whose unit is unclear in the log
+UNCLEAR_UNIT = "unclear_wheel_unit"  # flag for a scroll whose unit is unclear in the log
 
 
 @dataclass
 class _Burst:
-    """Wheel events that follow each other closely at the same place, in both directions.
+    """Wheel events that follow each other closely at the same place, in one or both directions.
 
     Attributes:
         turns: events with a delta other than 0, in time order. There is at least one.
@@ -518,7 +519,7 @@ def _bursts(
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
     move of the pointer. A burst below half a notch would not be enough for an action, so it goes on
-    after a longer break, up to `pause_ms`.
+    after longer breaks, if they are shorter than `pause_ms`.
 
     Args:
         gestures: gestures in time order.

@@ -39,7 +39,7 @@ SCANS_AFTER = 3
 SHORTEST_SOUGHT = 3
 # Maximum number of characters that a field gains for each typing event. Input methods write fewer.
 MOST_GAINED = 4
-# Reason in the event accounting of an Enter that only ended the composition of an input method.
+# Reason in ledger.parquet for an Enter that only ended the composition of an input method.
 COMPOSITION = "composition"
 # Characters that fields add to numbers, dates and telephone numbers, or remove from them.
 _FORMATTING = str.maketrans(dict.fromkeys(" .,-/:()\u00a0\t\n"))
@@ -245,7 +245,7 @@ def _same_number(typed: str, shown: str) -> bool:
 def _is_harmless(action: Action, field: Field | None = None) -> bool:
     """Returns whether an action, such as a scroll, certainly changes the text of no field.
 
-    A left click into `field` does not change a text, either.
+    A left click into `field` does not change a text either.
     """
     if action.action_type in _HARMLESS:
         return True
@@ -275,7 +275,7 @@ def contradicts(gained: str, typed: str) -> bool:
 
 
 class TextReader:
-    """Chooses the keyboard layouts of a recording by its scans, and rates each typed text.
+    """Uses the scans to choose the keyboard layouts of a recording and to rate each typed text.
 
     Attributes:
         layouts: the layout of each stretch of the recording, with the reason. `read` sets this
@@ -323,7 +323,7 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """Returns the actions of the recording if all stretches had the same layout (cached)."""
+        """Returns the actions as if all stretches had this layout and lock state. Cached."""
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))
@@ -606,7 +606,7 @@ def _is_composed(gained: str, action: Action) -> bool:
 
 
 def _text_of(actions: Sequence[Action], action: Action) -> str:
-    """Returns the text that the events of an action have with another layout.
+    """Returns the text that the keys of an action would type with another layout.
 
     `actions` contains the actions of the recording with the other layout. Hotkeys are written in
     brackets.

@@ -30,7 +30,7 @@ from demo_pipeline.recording.key_names import (
     read_typed_character,
 )
 
-UNKNOWN_CHARACTER = "unknown_character"  # flag of a gesture that typed an unknown character
+UNKNOWN_CHARACTER = "unknown_character"  # flag for a gesture that typed an unknown character
 SEEN_MS = 300  # shortest break between two keys in which a person can react to a new screen
 # Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
 # In recordings of locked screens, the break was 2.5 s.

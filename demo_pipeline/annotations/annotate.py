@@ -59,7 +59,7 @@ class AnnotateCounts:
         refused: reason → number of answers refused for this reason.
         gave_up: number of questions whose answers were all refused. Later runs do not ask these
             questions again.
-        problems: problems because of which demonstrations could not be annotated.
+        problems: the reasons why some demonstrations could not be annotated.
     """
 
     written: int = 0

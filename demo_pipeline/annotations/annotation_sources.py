@@ -232,7 +232,7 @@ class FileProvider:
         member: the JSON member of a line that contains the demonstration id.
         read: function that converts a line to annotation documents.
         lines: demonstration id → line number and content of each line about the demonstration.
-        problems: problems because of which lines could not be imported.
+        problems: the reasons why some lines could not be imported.
     """
 
     path: Path

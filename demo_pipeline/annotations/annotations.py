@@ -39,9 +39,9 @@ MOST_ANNOTATED = 10_000
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The kinds up to `reflection` are about a step or the end. The kinds from `reflection` on are
-    about the whole demonstration. `reflection` is in both groups: for the whole demonstration, it
-    gives the reason for the scores. Scores are integers from 0 to 10.
+    The kinds up to `reflection` are about a step or the end of the demonstration. The kinds from
+    `reflection` on are about the whole demonstration. `reflection` is in both groups: for the whole
+    demonstration, it gives the reason for the scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"

@@ -58,7 +58,7 @@ class Endpoint:
         try:
             parts = urlsplit(self.url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # the port is not a number, or a bracket is open
+        except ValueError:  # the port is not a number, or a bracket is not closed
             usable = False
         if not usable or not self.url.isprintable() or " " in self.url:
             raise ValueError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
@@ -161,7 +161,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {self.key}"
         url = f"{self.url.rstrip('/').removesuffix(CHAT_PATH)}{CHAT_PATH}"
         text = bytearray()
-        limit = aiohttp.ClientTimeout(total=self.timeout)  # including connection and last byte
+        limit = aiohttp.ClientTimeout(total=self.timeout)  # from connecting to the last byte
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
             session.post(url, data=data, headers=headers, allow_redirects=False) as answer,

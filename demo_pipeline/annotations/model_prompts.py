@@ -101,7 +101,7 @@ class Prompt:
         text: the system message, to which the JSON Schema of the answer is appended.
         answer: the pydantic model of the answer.
         kinds: the kinds of annotations that an answer contains.
-        values: function from an answer to a dictionary of the form kind of annotation → value.
+        values: function that converts an answer to a dictionary: kind of annotation → value.
     """
 
     name: str

@@ -189,8 +189,8 @@ def stats(
 ) -> None:
     """Print statistics of the datasets, or the answer to an SQL query (DuckDB).
 
-    A query is a single SELECT, which can read only files of the store. Option `--views` shows the
-    views. Rows that are wider than the terminal are printed as a list of names and values.
+    A query is a single SELECT over the views that `--views` shows. It can read only files of the
+    store. Rows that are wider than the terminal are printed as a list of names and values.
     """
     import duckdb
 

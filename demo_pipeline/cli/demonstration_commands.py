@@ -20,8 +20,8 @@ def inspect(
 ) -> None:
     """Show a demonstration: its actions, repairs, rejected log lines, steps and dataset records.
 
-    Also shows why the demonstration is quarantined, or why a dataset leaves it out. Of typed text,
-    only the length is shown.
+    Also shows why the demonstration is quarantined, or why a dataset leaves it out. Typed text is
+    never shown, only its length.
     """
     from demo_pipeline.actions.action_stages import ACTIONS_STAGE
     from demo_pipeline.recording.manifest import read_manifest

@@ -150,7 +150,7 @@ def score(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Score the answers of a model, and print a table for each rule."""
+    """Score the answers of a model, and print a table for each scoring rule."""
     from demo_pipeline.evaluation.requests import readable_by_others
     from demo_pipeline.evaluation.rules import FOOTNOTES
     from demo_pipeline.evaluation.scoring import PREDICTIONS

@@ -126,7 +126,7 @@ def doctor(
     Exits with 0 if there are no errors, 1 if there are errors, and 2 if the settings cannot be
     used.
     """
-    # Dagster imports structlog, which imports rich for colors. Without it, 0.05 CPU s are saved.
+    # Dagster imports structlog, which imports rich for colors. Leaving out rich saves 0.05 CPU s.
     _import_without("structlog", "rich")
     _import_without("mako.exceptions", "pygments")
     from demo_pipeline.defs.instance_health import examine_instance

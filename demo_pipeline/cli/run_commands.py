@@ -1,6 +1,6 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-The import of Dagster takes a second. `run` imports Dagster only if something has to be built.
+Importing Dagster takes a second. `run` imports Dagster only if something has to be built.
 """
 
 import logging
@@ -288,7 +288,7 @@ class _Run:
         return selection
 
     def _build(self) -> _Selection:
-        """Builds everything that is not up to date, each demonstration in a run of Dagster.
+        """Builds everything that is not up to date, each demonstration in its own Dagster run.
 
         Damaged and forced demonstrations come first. Their outputs are rebuilt even if they are up
         to date.

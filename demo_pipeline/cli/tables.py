@@ -45,9 +45,9 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-# Maximum number of values of a table in the overview, which fill two lines of 80 columns.
+# Maximum number of values of each table in the overview. They fill two lines of 80 columns.
 _OVERVIEW_ROWS = 12
-_OVERVIEW_WIDTH = 100  # maximum number of columns, on a terminal and in a file
+_OVERVIEW_WIDTH = 100  # maximum width of the overview in characters, on a terminal or in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
 _NO_TRAIN_SPLIT = (
     "has no train split: all recordings of a task go to the same split, and with few tasks none "
@@ -224,9 +224,9 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence about members of meta.json without which the outcome is unknown.
+    """Returns a sentence about the members of meta.json whose absence led to the outcome.
 
-    Returns an empty string if the demonstration is a success, or if these members exist.
+    Returns an empty string if no such member is missing, or if the demonstration is a success.
     """
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""

@@ -164,7 +164,7 @@ def write_exports(
 
 
 class _Member(NamedTuple):
-    """A trajectory of the index, with its part in the training exports.
+    """A trajectory of the index, and whether training exports contain it.
 
     Attributes:
         trajectory: id of the trajectory.
@@ -324,7 +324,7 @@ def build_index(
     created_by: tuple[str, str],
     exports: Sequence[ExportState] = (),
 ) -> dict[str, Any]:
-    """Writes the JSON files and tables of the index. The caller links the trajectories.
+    """Writes the JSON files and tables of the index, but not the folder `trajectories`.
 
     - `trajectories.parquet` has a row per trajectory.
     - `steps.parquet` has a row per step: its provenance, and facts about its trajectory.
@@ -342,9 +342,9 @@ def build_index(
         exports: the current states of all training exports.
 
     Returns:
-        The summary of the stage: the number of trajectories and steps, counts and rates of leaks,
-        the counts of `metadata.json`, problems of unreadable trajectories, and the status of each
-        training export.
+        The summary of the stage: the number of trajectories and steps, counts and rates of leaks
+        (see `check_dataset_leaks`), the counts of `metadata.json`, problems of unreadable
+        trajectories, and the status of each training export.
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = IndexTally()
@@ -429,7 +429,7 @@ class IndexTally:
         steps: number of steps of all readable trajectories.
         by_name: subject in `_COUNTED` → counts by name, for example the number of actions of each
             action type.
-        leaks: counts and rates of leaks.
+        leaks: counts and rates of leaks; see `check_dataset_leaks`.
     """
 
     entries: dict[str, str] = field(default_factory=dict)

@@ -24,7 +24,7 @@ _NO_APPLICATION = "unknown"
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
     """Writes a task file for each demonstration whose instruction comes from a quest.
 
-    The id of the task is the id of the trajectory. The snapshot is the application. A quest has
+    In the file, `id` is the id of the trajectory, and `snapshot` is the application. A quest has
     neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed demonstrations
     are included, because their quest is a task as well.
 
@@ -77,7 +77,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
-    """Checks that each quest has a correct task file and is in the list, and finds other files."""
+    """Checks that each quest has a correct task file and is in the list. Reports other files."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     expected = {_file_of(task): task for task in _readable_tasks(trajectories)}

@@ -57,7 +57,7 @@ CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations
 # Reasons for leaving out a trajectory or a step.
 NOT_APPROVED = "not_approved"  # the settings require an approval, but no reviewer approved it
-UNKNOWN_OUTCOME = "unknown_outcome"  # not known to be successful, and no status in meta.json
+UNKNOWN_OUTCOME = "unknown_outcome"  # no success was recorded, and meta.json has no status
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
@@ -484,7 +484,7 @@ def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSetting
 
 
 def _wordings(head: Head) -> Iterator[str]:
-    """Yields the annotated rewordings of the instruction, and a corrected instruction."""
+    """Yields the rewordings of the instruction, then the instruction if a reviewer corrected it."""
     for _, text, _ in wordings(head.notes):
         yield text
     if head.corrections.instruction is not None:

@@ -114,7 +114,7 @@ def views_with_files(views: Sequence[View], root: Path) -> frozenset[str]:
 def create_views(
     sql: "DuckDBPyConnection", views: Sequence[View], folders: Mapping[str, Path]
 ) -> frozenset[str]:
-    """Creates the views over some outputs in a DuckDB connection.
+    """Creates views over the given outputs in a DuckDB connection.
 
     Args:
         sql: the connection.

@@ -145,7 +145,7 @@ def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.Asse
 
 
 def _graph_of_run(run_id: str, workspace: Workspace) -> Graph:
-    """Returns the graph of a run, through which all datasets of the run share open trajectories."""
+    """Returns the build graph of a run. All datasets of the run share its cached trajectories."""
     if run_id not in _graphs:
         _graphs.clear()  # a process executes one run at a time
         _graphs[run_id] = Graph(workspace)

@@ -64,21 +64,32 @@ InclusiveBox = tuple[int, int, int, int]
 
 
 class GroundingRow(Document):
-    """An element that can be seen, and that no other element of the screen is named like."""
+    """A visible element of a screenshot, and words that name this element and no other.
+
+    The box, the point and the size are in pixels of the image.
+    """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
-    step_index: int = Field(ge=0, description="0-based, of the screenshot")
+    step_index: int = Field(ge=0, description="0-based index of the screenshot's step")
     application: str
-    platform: str = Field(description="windows, macos, linux")
-    text: str = Field(min_length=1, description="names the element, as in `the Save button`")
-    role: str = Field(description="OSWorld-Desktopd role")
-    box: list[_Pixels] = Field(
-        min_length=4, max_length=4, description="[x1, y1, x2, y2], inclusive"
+    platform: str = Field(description="windows, macos or linux")
+    text: str = Field(
+        min_length=1, description="words that name the element, such as `the Save button`"
     )
-    point: list[_Pixels] = Field(min_length=2, max_length=2, description="[x, y], the centre")
-    image_size: list[_Pixels] = Field(min_length=2, max_length=2, description="[width, height]")
-    image: str = Field(description="screenshot: a path below the folder")
+    role: str = Field(description="the element's role in OSWorld-Desktopd")
+    box: list[_Pixels] = Field(
+        min_length=4,
+        max_length=4,
+        description="[x1, y1, x2, y2]; x2 and y2 are the last column and row of the element",
+    )
+    point: list[_Pixels] = Field(
+        min_length=2, max_length=2, description="[x, y], the centre of the box"
+    )
+    image_size: list[_Pixels] = Field(
+        min_length=2, max_length=2, description="[width, height] of the image"
+    )
+    image: str = Field(description="path of the screenshot, relative to the folder of the export")
 
 
 def box_centre(box: InclusiveBox) -> tuple[int, int]:

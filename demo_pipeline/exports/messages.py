@@ -58,28 +58,30 @@ _SCHEMA_HEAD = {
 
 
 class TextPart(Document):
-    """Words."""
+    """A text in a user message."""
 
     type: Literal["text"]
     text: str
 
 
 class ImagePart(Document):
-    """A picture."""
+    """An image in a user message."""
 
     type: Literal["image"]
-    image: str = Field(description="path below the folder that the line's file lies in")
+    image: str = Field(
+        description="path of the image, relative to the folder of the JSON Lines file"
+    )
 
 
 class SystemMessage(Document):
-    """What the model is told before the task."""
+    """The system prompt: the tool, the unit of coordinates, and how to answer."""
 
     role: Literal["system"]
     content: str = Field(min_length=1)
 
 
 class UserMessage(Document):
-    """The screen, the task and what was done so far."""
+    """The screenshot, the task and the earlier actions; may contain earlier screenshots."""
 
     role: Literal["user"]
     content: list[Annotated[ImagePart | TextPart, Field(discriminator="type")]] = Field(
@@ -88,7 +90,10 @@ class UserMessage(Document):
 
 
 class AssistantMessage(Document):
-    """The next action: `<tool_call>` blocks, after one `Action: …` line or without it."""
+    """The answer: `<tool_call>` blocks with the next action.
+
+    A line `Thought: …` and a line `Action: …` may come before the blocks.
+    """
 
     role: Literal["assistant"]
     content: str = Field(min_length=1)
@@ -103,20 +108,30 @@ Message = Annotated[
 
 
 class MessagesRecord(Document):
-    """One line: system, then user and assistant in turns, the assistant last."""
+    """A step of a trajectory as a chat.
+
+    After an optional system message, user and assistant messages alternate. The last message is
+    from the assistant.
+    """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
     step_index: int = Field(ge=0)
     application: str
     task_type: str
-    first_step: int = Field(0, ge=0, description="more than 0 after steps that were trimmed off")
-    reasoning_source: Literal["none", "human", "model", "rule"] = Field(
-        "none", description="of the line `Thought: …`; none: there is none"
+    first_step: int = Field(
+        0,
+        ge=0,
+        description="index of the trajectory's first step; above 0 if steps were trimmed off",
     )
-    tokens: int = Field(0, ge=0, description="of the chat with its pictures, estimated")
+    reasoning_source: Literal["none", "human", "model", "rule"] = Field(
+        "none", description="who wrote the line `Thought: …`; none if there is no such line"
+    )
+    tokens: int = Field(0, ge=0, description="estimated tokens of the chat, including images")
     coordinate_size: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(
-        None, description="of the picture whose pixels the coordinates are; absent: 0 to 1000"
+        None,
+        description="[width, height] of the image whose pixels are the unit of coordinates; if the "
+        "field is missing, coordinates are from 0 to 1000",
     )
     messages: list[Message] = Field(min_length=2)
 

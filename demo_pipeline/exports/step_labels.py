@@ -58,26 +58,27 @@ OUTCOME_FOLDER = "outcome"
 
 
 class StepLabelsRow(Document):
-    """A demonstration with labels.
+    """A demonstration with labels, in the format of TRL's stepwise supervision.
 
-    In `<split>.parquet` a completion is a step, and its label says whether the task could still be
-    done after it: the person went on to do it, or a reviewer found the step bad. In `outcome/` the
-    one completion is the whole demonstration, and its label says whether the task was done.
+    In `<split>.parquet`, each completion is a step. Its label says whether the task could still be
+    done after the step: false if a reviewer or an annotation calls the step bad, otherwise true.
+    In `outcome/<split>.parquet`, the only completion is the whole demonstration. Its label says
+    whether the task was done.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
     application: str
     outcome: Literal["success", "failed", "aborted", "unknown"] = Field(
-        description="as recorded or reviewed"
+        description="outcome of the task, as recorded or as a reviewer decided"
     )
-    steps: int = Field(ge=1, description="number of steps, of those with labels")
-    prompt: str = Field(min_length=1, description="the instruction")
+    steps: int = Field(ge=1, description="number of steps in this row")
+    prompt: str = Field(min_length=1, description="the instruction of the task")
     completions: list[str] = Field(min_length=1)
     labels: list[bool] = Field(min_length=1)
     images: list[str] = Field(
-        description="the screenshot before every step, and in `outcome/` the last one: paths below"
-        " the folder"
+        description="paths of the screenshots before each step, relative to the folder of the "
+        "export; in `outcome/`, also the path of the final screenshot"
     )
 
 

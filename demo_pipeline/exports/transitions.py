@@ -34,20 +34,33 @@ TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
 
 
 class TransitionRow(Document):
-    """What an action did to the screen. Nothing that no screenshot shows happened in between."""
+    """An action, and the screenshots before and after it.
+
+    Between the two screenshots there is no other action except waits.
+    """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
-    step_index: int = Field(ge=0, description="0-based, of the action")
+    step_index: int = Field(ge=0, description="0-based index of the action's step")
     application: str
-    instruction: str = Field(description="of the whole demonstration")
-    action_type: str = Field(description="OSWorld-Desktopd action type")
-    action: str = Field(description="JSON: action_type and parameters; points are pixels")
-    reasoning: str = Field(description="a sentence about the action, by a template")
-    waited_seconds: float = Field(ge=0, description="waits after the action, before `after`")
-    before: str = Field(description="screenshot before the action: a path below the folder")
-    after: str = Field(description="screenshot before the next input, or the last one")
-    after_is_final: bool = Field(description="no input follows")
+    instruction: str = Field(description="task of the whole demonstration")
+    action_type: str = Field(description="type of the action in OSWorld-Desktopd")
+    action: str = Field(
+        description="type and parameters of the action as JSON; points are in pixels"
+    )
+    reasoning: str = Field(
+        description="text about the action; in recordings, a sentence from a template"
+    )
+    waited_seconds: float = Field(
+        ge=0, description="total duration of the waits between the action and `after`, seconds"
+    )
+    before: str = Field(
+        description="path of the screenshot before the action, relative to the folder of the export"
+    )
+    after: str = Field(
+        description="path of the screenshot before the next action, or of the final screenshot"
+    )
+    after_is_final: bool = Field(description="whether `after` is the final screenshot")
 
 
 def _faults(row: TransitionRow, files: NamedFiles) -> Iterator[Fault]:

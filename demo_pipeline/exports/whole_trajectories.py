@@ -51,22 +51,30 @@ STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_SETTINGS = STEP_SETTINGS
 # Reason → explanation, which `losses_file` writes to `metadata.json`.
 _MEANINGS = {
-    "off_screen": "the action is outside the screenshot",
-    "missing_frame": "the step has no screenshot",
+    "off_screen": "the action points outside the screenshot",
+    "missing_frame": "the screenshot of the step is missing or unreadable",
     BAD_STEP: "a reviewer marked the step as bad",
-    INCOMPLETE: "more than 30 % of the actions before the step are hidden",
+    INCOMPLETE: "more than 30 % of the actions before the step are hidden: no screenshot "
+    "shows them",
     "avoidable_leak": "the screenshot already shows the pointer at the target",
-    "unavoidable_leak": "the same, but the pointer was there before",
-    "doubtful_text": "typed text that is not known: no scan shows it, or one contradicts it",
-    "unproven_clock": "the clock may be off by so much that the screenshot shows another state",
-    OUTSIDE: "before or after the longest stretch that can be shown",
-    TOO_SHORT: "no stretch of the trajectory has three steps",
-    "split_leak": "another split begins with the same screenshot and task (trajectories)",
-    NO_STEPS: "no step of the trajectory can be shown (trajectories)",
-    UNKNOWN_SYSTEM: "the form has no name for the computer's system",
-    UNKNOWN_KEY: "the form has no name for a key",
-    HELD_KEYS: "the form cannot hold a key during another action",
-    CLICKS_OF_BUTTON: "the form has no such clicks of this button",
+    "unavoidable_leak": "the screenshot already shows the pointer at the target, because the "
+    "pointer was there when the previous action ended",
+    "doubtful_text": "the typed text is uncertain: keys are unknown or ambiguous, or a UI tree "
+    "contradicts the text",
+    "unproven_clock": "the error of the clock may be so large that the screenshot shows another "
+    "state of the screen",
+    OUTSIDE: "the step is not in the longest stretch of steps that can be exported",
+    TOO_SHORT: "no stretch of the trajectory has at least three steps",
+    "split_leak": "a trajectory in another split begins with the same screenshot and task; "
+    "trajectories are counted instead of steps",
+    NO_STEPS: "no step of the trajectory can be exported; trajectories are counted instead of "
+    "steps",
+    UNKNOWN_SYSTEM: "the export format has no name for the computer's operating system",
+    UNKNOWN_KEY: "the export format has no name for a key",
+    HELD_KEYS: "the action holds a key or presses it more than 50 times, which the export format "
+    "cannot express",
+    CLICKS_OF_BUTTON: "the export format cannot express this drag, or this number of clicks, with "
+    "this button",
 }
 
 

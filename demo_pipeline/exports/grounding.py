@@ -1,12 +1,14 @@
 """Exports grounding rows: a screenshot, words that name one of its elements, and the element's box.
 
-Each row is written in three formats: as a row of `<split>.parquet`, as an entry of
-`screenspot/<split>.json` in the format of ScreenSpot-Pro, and as two rows of CUA-Lite, which ask
-for the calls `point` and `bbox`. Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; x2
-and y2 are the last column and row of the element.
+Each row is written in three formats:
 
-This module decides which steps have a UI tree that fits their screenshot. grounding_elements.py
-selects the elements.
+- as a row of `<split>.parquet`,
+- as an entry of `screenspot/<split>.json` in the format of ScreenSpot-Pro,
+- as two rows in the format of CUA-Lite, with a call of `point` and a call of `bbox` as answers.
+
+Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; x2 and y2 are the last column and row of
+the element. This module decides which steps have a UI tree that agrees with their screenshot.
+grounding_elements.py selects the elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +95,7 @@ class GroundingRow(Document):
 
 
 def box_centre(box: InclusiveBox) -> tuple[int, int]:
-    """Returns the middle pixel of a box; if two pixels are in the middle, the upper or left one."""
+    """Returns the middle pixel of a box. Of two middle rows or columns, the first is used."""
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
 
 
@@ -202,7 +204,7 @@ def _screenspot_entry(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# The reasons to leave out a whole screenshot. `ELEMENT_EXCLUSIONS` has those for single elements.
+# Reasons to leave out a whole screenshot; `ELEMENT_EXCLUSIONS` are reasons to leave out an element.
 _SCREEN_EXCLUSIONS = (
     *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
     *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
@@ -251,7 +253,7 @@ def _typed_texts(steps: Sequence[StepFiles]) -> Iterator[str]:
 
 
 def _screen_exclusion(source: Source, step: StepFiles) -> str:
-    """Returns why a screenshot has no rows; empty if its UI tree describes it reliably."""
+    """Returns why a step's screenshot has no rows; empty if the screenshot can be used."""
     candidate = source.candidate
     row = source.rows[step.index]
     if not has_picture(row) or not step.screenshot.is_file() or not step.ui_tree.is_file():
@@ -281,7 +283,12 @@ def _row(
 ) -> Row:
     """Returns the grounding row of an element.
 
-    If `native` is given, the row shows this screenshot, in the resolution of the recorded screen.
+    Args:
+        source: the trajectory.
+        step: the step whose screenshot shows the element.
+        element: the element and the words that name it.
+        native: the screenshot in the resolution of the recorded screen, which the row then uses.
+            None if it does not exist.
     """
     node, words = element
     left, top, right, bottom = node.box
@@ -319,7 +326,7 @@ def _pictures(
 ) -> Mapping[str, str]:
     """Returns the images of a row: name in the dataset → source file.
 
-    The screenshot has two names: its own name, and the name for CUA-Lite.
+    The screenshot is in the dataset twice: at its usual path, and at its path in `cua_lite/`.
     """
     paths = {}
     for name, path in record.files.items():

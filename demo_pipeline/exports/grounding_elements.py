@@ -179,8 +179,9 @@ class _Screen:
     def _popups(self) -> list[tuple[int, EdgeBox]]:
         """Returns the owner of each open menu, and the area that the menu covers.
 
-        The owner is the position of a menu or a combo box. Its menu counts as open if items lie
-        outside the owner's box. The area is at least as wide as the owner.
+        The owner is the position of a menu or a combo box. A menu counts as open if some of its
+        items lie outside the owner's box. The area is at least as wide as the owner, except for
+        menu bars.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
@@ -200,7 +201,7 @@ class _Screen:
     def _owner(self, position: int) -> int:
         """Returns the position of the outermost menu or combo box that contains an item.
 
-        Returns -1 if the node is no item of a menu or combo box.
+        Returns -1 if the node is not an item of a menu or combo box.
         """
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:
@@ -296,7 +297,7 @@ _CONTROLS = frozenset(
 # may be its content.
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
-_VAGUE = frozenset({"unknown", "panel"})  # elements with these roles may look like any others
+_VAGUE = frozenset({"unknown", "panel"})  # nodes with these roles may look like any control
 _LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are regions, not targets
 
 
@@ -402,7 +403,10 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element is excluded by its box or by others; empty if not excluded."""
+        """Returns why an element is excluded by its box or by another element.
+
+        Returns an empty text if the element is not excluded.
+        """
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area
@@ -424,7 +428,7 @@ class _Chooser:
         return ""
 
     def is_unambiguous(self, position: int) -> bool:
-        """Returns whether no other element could be meant by the element's name, role or words.
+        """Returns whether the name, the role and the words of an element fit no other element.
 
         Ancestors and descendants are ignored, because they are at the same place.
         """

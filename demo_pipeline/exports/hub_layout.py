@@ -214,7 +214,7 @@ def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str,
 
 
 def _embedded(value: Any, export: Path) -> Any:
-    """Replaces an image path, or a list of paths, by the images; other values stay unchanged."""
+    """Replaces an image path, or a list of paths, with the images; other values stay unchanged."""
     if isinstance(value, str):
         return {"bytes": (export / value).read_bytes(), "path": value}
     if isinstance(value, Sequence):

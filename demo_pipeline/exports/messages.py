@@ -175,7 +175,8 @@ _IDENTITY = (  # the columns that all tables share
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a chat for each CUDAG record.
 
-    The chat shows the screenshot in the resolution of the recorded screen, if it exists.
+    The chat shows the screenshot in the resolution of the recorded screen if such a screenshot
+    exists, otherwise the scaled screenshot.
     """
     source = with_native_screenshots(source)
     settings = source.settings
@@ -269,7 +270,7 @@ def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
-    """Returns a value for `File.table`: a table of chats with their turns in these columns."""
+    """Returns a value for `File.table`: a table of chats; `turn_columns` contain the turns."""
     turns = [(column, _TURNS) for column in turn_columns]
     schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
     annotated = schema.append(pa.field(SOURCE, pa.string()))
@@ -329,7 +330,7 @@ MESSAGES_FORMAT: RecordFormat[MessagesRecord] = RecordFormat(MessagesRecord, _pi
 
 
 def _answer_fault(text: str, screen: Pixel) -> str:
-    """Returns why the text of an assistant message is no valid answer; empty for valid answers.
+    """Returns why the text of an assistant message is not a valid answer; empty for valid answers.
 
     Args:
         text: text of the message.

@@ -1,4 +1,4 @@
-"""Replaces screenshots by native screenshots, and converts coordinates to native pixels.
+"""Replaces screenshots with native screenshots, and converts coordinates to native pixels.
 
 Screenshots have the size of the canvas, 1920 by 1080 pixels. Native screenshots have the size of
 the recorded screen. They exist if the setting `screenshots.native` was on and the sizes differ.

@@ -93,7 +93,7 @@ class NamedFiles:
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """Returns the path of a file; None if its name is no relative path inside the folder."""
+        """Returns the path of a file; None unless its name is a relative path inside the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None
@@ -208,7 +208,7 @@ def kept_problems(
 ) -> list[Problem]:
     """Returns the problems of the export rows that are stored for a trajectory.
 
-    Only those parts of the rows are checked for which the form has a description.
+    A part of a row is checked only if the `File` of this part has a value for `checked`.
 
     Args:
         form: the export form of the rows.
@@ -217,7 +217,8 @@ def kept_problems(
         source: the trajectory.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
-    # Name in a dataset → file of the trajectory; each name also without its first folder.
+    # Name in a dataset → file of the trajectory. Each file has two keys: its whole name, and the
+    # name without the first folder.
     paths: dict[str, str] = {}
     for _, row in rows:
         for name, path in row.files.items():

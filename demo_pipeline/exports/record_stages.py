@@ -1,8 +1,8 @@
 """Defines the stage `records`, which makes the records of a demonstration for all exports.
 
-Corrections by people, and annotations, are first applied in this stage. The stage writes them next
-to the records, and `selection.load_corrected` applies them before the records are made. The content
-of a record is decided by the module of its export form, such as sft.py.
+No earlier stage applies people's corrections and annotations. This stage writes them next to the
+records, and `selection.load_corrected` applies them before the records are made. The module of an
+export form, such as sft.py, decides what its records contain.
 """
 
 import hashlib

@@ -63,8 +63,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-# The reason to leave out an action with a parameter that is missing in the document of the
-# OSWorld-Desktopd format. Such actions are left out only if `sft_keys` is `documented`.
+# Reason to leave out a step whose action has a parameter that the format document of
+# OSWorld-Desktopd does not mention. Such steps are left out only if `sft_keys` is `documented`.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -560,8 +560,8 @@ _TABLE = Table(
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step and each wording of the instruction.
 
-    Annotations contain the other wordings. If samples are limited to documented keys, only the
-    wording in task.json is used.
+    Annotations may contain other wordings than task.json. If the setting `sft_keys` is
+    `documented`, only the wording in task.json is used.
     """
     yield from _samples(source)
     if _is_documented_form(source.settings):
@@ -581,7 +581,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _is_documented_form(settings: DatasetSettings) -> bool:
-    """Returns whether samples have only the keys in the document of the OSWorld-Desktopd format."""
+    """Returns whether samples have only the keys in the format document of OSWorld-Desktopd."""
     return settings.sft_keys == "documented"
 
 
@@ -589,9 +589,9 @@ def _samples(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step.
 
     A sample's history contains all earlier steps, even steps without a sample, and a gap for each
-    action that no screenshot shows. If samples are limited to documented keys, the history contains
-    neither gaps nor actions with undocumented parameters. Its step indexes show where actions are
-    missing.
+    action that no screenshot shows. If the setting `sft_keys` is `documented`, the history contains
+    neither gaps nor actions with undocumented parameters. The step indexes in the history then show
+    where actions are missing.
     """
     trajectory = source.trajectory
     candidate = source.candidate

@@ -4,8 +4,8 @@
 
 `<split>.parquet` has labels of steps: whether the task could still be done after the step.
 
-- If the task was done, all steps are labelled true, except for bad steps. The task could still be
-  done after each of them, even after a step that was undone later.
+- If the task was done, bad steps are labelled false, and all others true. After each of the other
+  steps the task could still be done, even if the step was undone later.
 - If the task was not done, the recording says nothing about single steps. Labels exist only if
   there is a bad step. The labels end with the first bad step, because nothing is known about later
   steps. Earlier steps are labelled true, because neither a reviewer nor an annotation calls them

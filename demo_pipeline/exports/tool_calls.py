@@ -1,7 +1,7 @@
 """Writes, reads and checks the tool calls of the CUDAG and messages formats.
 
-The calls have the names and arguments of Qwen3-VL's tool `computer_use`. Markers are escaped; these
-are texts that look like control tokens of a model.
+The calls have the names and arguments of Qwen3-VL's tool `computer_use`. Markers, which are texts
+that look like control tokens of a model, are escaped.
 """
 
 import json
@@ -309,7 +309,7 @@ def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tupl
 
 
 def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
-    """Returns the argument `coordinate` for a place; no argument if there is no place.
+    """Returns a dict with the argument `coordinate` of a call, or an empty dict without a place.
 
     For `seen`, see `write_calls`.
     """

@@ -1,4 +1,7 @@
-"""Atomic writes, so that files appear complete or not at all; hard links and SHA-256 digests."""
+"""Writes files atomically, creates hard links, and computes SHA-256 digests.
+
+A file that is written atomically appears complete or not at all.
+"""
 
 import hashlib
 import os

@@ -21,7 +21,7 @@ _PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # bytes from the start of the file to t
 _JPEG = b"\xff\xd8\xff"
 _DECODES: ContextVar[Callable[[bytes], bool] | None] = ContextVar("decodes an image", default=None)
 _MOST_DECODED = 64_000_000  # pixels; larger images are not decoded, to limit the memory
-_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG and DAC: JPEG markers that are no frame headers
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG and DAC: JPEG markers that are not frame headers
 _HEADER = struct.Struct(">IIBBBBB")  # data of an IHDR chunk: width, height, and `_FORM`
 _FORM = (8, 2, 0, 0, 0)  # of written PNGs: 8 bits, RGB, deflate, filtered rows, not interlaced
 _UP = 2  # the PNG filter that stores a row as its difference from the row above

@@ -27,8 +27,8 @@ JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` does not locate deeper values
 _ITEMS_AT_ONCE = 256  # items of a very long list or object that are encoded together
-# Raised recursion limit. A level of JSON takes two calls of about 1 kB each. No real UI tree needs
-# so many.
+# Raised recursion limit. A level of JSON takes two calls of about 1 kB each. No real UI tree is
+# nested so deeply.
 _MOST_CALLS = 200_000
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'

@@ -473,7 +473,7 @@ class RowGroups:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """Opens a Parquet file; the block gets the number of rows, and an iterator over the rows.
+    """Opens a Parquet file in a `with` block; yields the number of rows and an iterator over them.
 
     Args:
         path: the file.

@@ -99,7 +99,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Replaces angle brackets of markers by square ones; returns the text and the marker count.
+    """Replaces angle brackets of markers with square ones; returns the text and the marker count.
 
     Without the replacement, a model would take the markers for its special tokens.
     """
@@ -111,5 +111,5 @@ def _in_square_brackets(marker: re.Match[str]) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which cannot be encoded in UTF-8, by question marks."""
+    """Replaces lone surrogates, which cannot be encoded in UTF-8, with question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -3,8 +3,8 @@
 A recording is a folder with these files:
 
 - `events.jsonl`: events of Python's pynput; times are seconds of a monotonic clock,
-- `metadata.json`: contains the only time of day, `start_time`, to the second and without a zone;
-  the importer takes this time as UTC,
+- `metadata.json`: contains `start_time`, the only time of day in the recording. It is exact to the
+  second and has no time zone; the importer takes it as UTC,
 - the video of OBS,
 - `a11y.jsonl`: the trees of Windows' UI Automation,
 - `element.jsonl`: the element under the pointer at each press.
@@ -51,7 +51,7 @@ _PLATFORMS = {"Windows": "windows", "Darwin": "macos", "Linux": "linux"}
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as one recording if it contains events and metadata, else no recording."""
+    """Returns the folder as one recording if it has events and metadata, else an empty list."""
     if not {_EVENTS, _METADATA} <= set(names):
         return []
     others = [name for name in (_TREES, _ELEMENTS, _TASK) if name in names]
@@ -71,8 +71,8 @@ class _RecordingClock:
     """Converts the source's monotonic seconds to epoch milliseconds without the pauses.
 
     The video does not contain the pauses. AgentNet's own tools take `video_start_timestamp` as the
-    start of the video. If this value is missing, the time at which OBS reported its start is used,
-    and if this time is missing too, the time of the first event.
+    start of the video. If this value is missing, the video starts when OBS reported its start. If
+    that time is missing too, the video starts at the first event.
 
     Attributes:
         began: start of the recording.
@@ -92,17 +92,17 @@ class _RecordingClock:
         self._paused = 0.0  # total duration of all pauses so far, seconds
 
     def epoch_ms(self, seconds: float) -> float:
-        """Converts a time of the source, in seconds, to epoch milliseconds."""
+        """Converts monotonic seconds of the source to epoch milliseconds."""
         if self._origin is None:
             self._origin = seconds
         return self.began.timestamp() * 1000 + (seconds - self._origin - self._paused) * 1000
 
     def pause(self, seconds: float) -> None:
-        """Starts a pause of the recording at this time of the source."""
+        """Notes that the recording was paused at this time, in monotonic seconds of the source."""
         self._paused_at = seconds
 
     def resume(self, seconds: float) -> None:
-        """Ends a pause of the recording at this time of the source."""
+        """Notes that the recording went on at this time, in monotonic seconds of the source."""
         if self._paused_at is not None:
             self._paused += max(seconds - self._paused_at, 0.0)
         self._paused_at = None

@@ -18,8 +18,8 @@ _SIDES = ("left", "top", "right", "bottom")
 _MOST_LEVELS = 400  # maximum depth; deeper nodes are left out. Recorded trees have 30 levels
 _TREE = "axtree"  # key of the tree in a line of a11y.jsonl
 _ELEMENT = "a11y_tree"  # key of the element in a line of element.jsonl
-# Maximum difference between the logged times of a press and of the element under the pointer, which
-# two different listeners of the tool log. The tool itself accepts 0.3 s.
+# Maximum difference between the time of a press and the time of its element in element.jsonl. The
+# times differ because two listeners log them. AgentNet Tool itself accepts 0.3 s.
 _SAME_PRESS_S = 0.1
 
 

@@ -3,7 +3,8 @@
 A session consists of segments of five minutes, which the importer joins. The log is MessagePack; an
 event is an array whose fields are identified by their index. The recorder never logs positions of
 the pointer: presses have no x and y, and movements are relative. Therefore only keys, wheel and
-video are imported as they are, and clicks become hidden actions without a position.
+video are imported unchanged. Clicks become hidden actions, because an action without a position
+cannot become a step.
 """
 
 import re
@@ -44,8 +45,8 @@ _EVENTS = {
 }
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]  # microseconds since the start of the segment, kind, fields
-# Minimum time from the end of a segment's video to the start of the next segment's video. The
-# starts of segments are only known to the second.
+# Minimum pause between the videos of two segments. The logged starts of segments are exact only to
+# the second, so that a video could seem to begin before the previous video ends.
 _BETWEEN_S = 0.05
 
 

@@ -54,7 +54,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as one recording if it contains folders of turns, else no recording."""
+    """Returns the folder as one recording if it contains folders of turns, else an empty list."""
     if names and "session.json" not in names and not any(map(_is_sibling, names)):
         return []
     turns = sorted(path for path in folder.iterdir() if _TURN.fullmatch(path.name))
@@ -136,7 +136,7 @@ def _act(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> SourceAct:
     """Returns the action of a call.
 
     If the call cannot be read, the result is an action without a position, which later becomes a
-    hidden action.
+    hidden action instead of a step.
     """
     tool = plain_text(turn.get("tool"))
     values = as_object(turn.get("arguments"))

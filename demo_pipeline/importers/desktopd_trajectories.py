@@ -175,9 +175,9 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
 
 
 def _time(text: str) -> datetime:
-    """Parses the time of a UI tree; the result is in 1970 if the text is no time.
+    """Parses the time of a UI tree; the result is in 1970 if the text is not a time.
 
-    The format of trajectories contains no other times.
+    A step of an imported trajectory gets this time, because the format has no other times.
     """
     try:
         time = datetime.fromisoformat(text)

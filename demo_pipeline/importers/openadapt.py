@@ -50,7 +50,7 @@ _Row = dict[str, Any]
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as one recording if it contains the database, else no recording."""
+    """Returns the folder as one recording if it contains the database, else an empty list."""
     if _DATABASE not in names:
         return []
     videos = sorted(name for name in names if name.startswith(_VIDEO) and name.endswith(".mp4"))

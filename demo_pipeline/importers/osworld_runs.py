@@ -52,7 +52,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as one recording if it contains the log of a run, else no recording."""
+    """Returns the folder as one recording if it contains the log of a run, else an empty list."""
     if _LOG not in names:
         return []
     images = [name for name in sorted(names) if name.endswith(".png")]
@@ -194,7 +194,10 @@ class _ActionReader:
         return acts
 
     def _unknown(self) -> list[SourceAct]:
-        """Returns an action without a position for unreadable code; it becomes a hidden action."""
+        """Returns the action for code that cannot be read.
+
+        Without a position, the action later becomes a hidden action instead of a step.
+        """
         self._left_out["actions that cannot be read: they are hidden actions"] += 1
         return [SourceAct(kind=ActionType.CLICK)]
 

@@ -203,7 +203,7 @@ class _CapturedArea:
     ) -> None:
         self._shape = next(filter(None, map(_source_shape, frames)), video)
         ratios = (video[0] / self._shape[0], video[1] / self._shape[1])
-        # Encoders need an even width and height, so that a difference of one pixel is no scaling.
+        # A difference of one pixel is not scaling, because encoders need an even width and height.
         is_unscaled = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
         self._scale = (1.0, 1.0) if is_unscaled else ratios
         # Time, and position of the video's top left corner on the desktop.
@@ -260,7 +260,10 @@ class _CapturedArea:
 
 
 def _presses(inputs: Iterable[_Message]) -> Iterator[tuple[float, float]]:
-    """Yields the positions of clicks and scrolls; positions of movements may be on no display."""
+    """Yields the positions of clicks and scrolls.
+
+    Movements are ignored, because their positions may be outside all displays.
+    """
     for _, _, data in inputs:
         place = numbers(data.get(axis) for axis in "xy")
         if data.get("event_type") in {"click", "scroll"} and place:

@@ -294,7 +294,7 @@ class CodeReader:
             self._act(press_keys([*self._held, *names]))
 
     def _release_alone(self) -> None:
-        """Adds a hotkey of the held keys, which are released without an action in between."""
+        """Adds a hotkey of the held keys, for keys that are released before any other action."""
         self._act(press_keys(self._held))
 
     def _act(self, act: SourceAct) -> None:

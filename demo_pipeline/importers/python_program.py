@@ -28,7 +28,7 @@ class UnreadCodeError(Exception):
 
 
 class NotPythonError(UnreadCodeError):
-    """Raised if code is not valid Python, so that its execution had no effect."""
+    """Raised if code is not valid Python, so it cannot have had any effect."""
 
 
 class PythonProgram:

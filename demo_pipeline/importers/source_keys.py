@@ -51,7 +51,7 @@ _NAMES = """
 """
 _NAMED = {words[0]: (words[1], words[-1]) for words in (w.split("=") for w in _NAMES.split())}
 
-# Names in programs and other recorders → different names of the same keys in pynput.
+# Key names in programs and in other recorders → pynput's names, where they differ.
 _PYNPUT_NAMES = {
     "return": "enter",
     "escape": "esc",
@@ -176,8 +176,8 @@ def _key_of_code(code: int | None, platform: str) -> str:
 DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"
 # Acute and diaeresis, which always come from a dead key: no keyboard types them with a single key.
 _SURE_ACCENTS = frozenset("\u00b4\u00a8")
-# Characters of dead keys of other keyboards → virtual-key code of the key on the US keyboard, where
-# this key is not dead.
+# Characters of keys that are dead on some keyboards → virtual-key code of the key with the same
+# character on the US keyboard, which has no dead keys.
 _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 
 
@@ -243,7 +243,7 @@ def dead_accent(
     following: str = "",
     following_code: int | None = None,
 ) -> str:
-    """Decides whether a key is dead, for recorders that do not log this fact.
+    """Returns the accent of a dead key, for recorders that do not log which keys are dead.
 
     Args:
         char: the character that is logged for the key.

@@ -1,4 +1,4 @@
-"""Data types for importers, and for recordings of other tools that have a video.
+"""Data types for importers, and for those recordings of other tools that have a video.
 
 An importer reads the files of its tool. If the recording has a video, the result is a
 `SourceRecording`, which upload_folder.py writes as an upload. If the recording has screenshots, the
@@ -35,7 +35,7 @@ class SourceLine(NamedTuple):
 
 
 class VideoPart(NamedTuple):
-    """One of the files that form the video of a recording, in order; often the only one.
+    """A file of a recording's video. The video may consist of several files in order.
 
     Attributes:
         path: the file.

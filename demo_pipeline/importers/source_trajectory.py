@@ -27,7 +27,7 @@ POINTED = frozenset(
 )
 """The types of actions that have a position."""
 
-# Key names of pyautogui, pynput and browsers = different key names of action.json.
+# Key names of pyautogui, pynput and browsers = key names of action.json, where they differ.
 _ALIASES = """
     return=enter escape=esc del=delete ins=insert pgup=pageup pgdn=pagedown page_up=pageup
     page_down=pagedown control=ctrl ctrlleft=ctrl ctrlright=ctrl ctrl_l=ctrl

@@ -139,7 +139,7 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
 
 
 def file_name(value: Any) -> str:
-    """Returns the last part of a path from any operating system; empty if it is no file name."""
+    """Returns the last part of a path from any operating system; empty if it is not a file name."""
     name = PureWindowsPath(plain_text(value)).name
     try:
         is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME
@@ -151,5 +151,5 @@ def file_name(value: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Returns a text without leading and trailing white space; empty if the value is no text."""
+    """Returns a text without leading and trailing white space; empty if the value is not a text."""
     return value.strip() if isinstance(value, str) else ""

@@ -49,7 +49,7 @@ from demo_pipeline.observation.trees.step_tree import canonical_role
 from demo_pipeline.trajectories.provenance import HiddenAction, HiddenReason
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-# Maximum share of the screen that the target of an action covers. Larger elements are windows,
+# Maximum share of the screen that the target of an action may cover. Larger elements are windows,
 # pages and the desktop.
 _LARGEST_TARGET = 0.25
 # Bit depth 8 and color type RGB in the header of a PNG file. A PNG file with this header and the
@@ -61,11 +61,10 @@ _Box = tuple[int, int, int, int]  # left, top, width and height on the canvas, p
 
 @dataclass
 class WrittenSteps:
-    """Facts about the steps that the files of OSWorld-Desktopd cannot express.
+    """Facts about the written steps for which the files of OSWorld-Desktopd have no field.
 
     Attributes:
-        columns: for each step, the values of the columns of the provenance table that the source
-            shows.
+        columns: for each step, its values in the provenance table, as far as the source has them.
         kinds: the action type of each step.
         hidden: the actions that did not become steps.
         status: completed or aborted. Empty if the outcome is not known.

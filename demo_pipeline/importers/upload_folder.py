@@ -1,8 +1,7 @@
 """Writes an imported recording as an upload folder, completely or not at all.
 
-The module also reads the facts that people state about a recording and that its files lack, such as
-the task. People state them as options of the command, or in a file `import.json` next to the
-recording.
+The files of a recording lack some facts, such as the task. People can state these facts as options
+of the command, or in a file `import.json` next to the recording. This module reads them.
 """
 
 import hashlib
@@ -39,8 +38,8 @@ _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
 _MOST_NAME = 60  # maximum number of characters that an id takes from the recording's name
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# The import reports a log that ends more than this time after the video. A recorder that writes
-# both starts them at most 2.5 s apart, and also ends them at most 2.5 s apart.
+# The import reports a log that ends more than this time after the video. If one recorder writes
+# both, they start at most 2.5 s apart and end at most 2.5 s apart.
 _UNFILMED_MS = 5000
 
 

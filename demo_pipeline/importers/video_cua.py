@@ -1,6 +1,6 @@
 """Imports recordings of VideoCUA (CUA-Suite): folders with `action_log.json` and a video.
 
-The log has whole actions, such as a click or a text, with their seconds in the video. Each action
+The log has whole actions, such as a click or a text, with their times in the video. Each action
 becomes presses and releases at intervals of 40 ms.
 """
 
@@ -175,7 +175,7 @@ def _key(name: str, *, typed: bool = False) -> dict[str, Any]:
 
     Args:
         name: the key's name, or a character of a text.
-        typed: `name` is a character of a text.
+        typed: whether `name` is a character of a text.
     """
     if name in {"\n", "\r"}:
         return {"key": "Return"}

@@ -148,11 +148,12 @@ def _write(target: Any, packet: Any, path: Path) -> None:
 
 
 def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
-    """Yields the packets of a part with their times in the whole video, up to the first damage.
+    """Yields the packets of a part with their times in the whole video.
 
-    A trimmed video begins with packets that are not shown, but that are needed to decode later
-    frames. These packets get times below 0, so that players do not show them in the copy either.
-    Packets after the trimmed end are left out, unless a shown frame follows them.
+    Damage in the file ends the part. A trimmed video begins with packets that are not shown, but
+    are needed to decode later frames. These packets get times below 0, so that players do not show
+    them in the copy either. Packets after the trimmed end are left out, unless a shown frame
+    follows them.
     """
     times = _CaptureTimes(part.times_s)
     last = None
@@ -195,7 +196,7 @@ def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
 class _CaptureTimes:
     """Converts times in a file to capture times, both in seconds.
 
-    A frame without a capture time keeps its distance from the last frame before it that has one.
+    A frame without a capture time keeps its distance from the previous frame with a capture time.
     """
 
     def __init__(self, captured_by_time: Mapping[float, float]) -> None:

@@ -32,8 +32,8 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-# Video pixels. If a smaller part of the pointer is inside the screen, its moves may change no cell
-# (8 x 8 pixels).
+# Minimum size of the pointer's visible part, video pixels. Moves of a smaller part may change no
+# cell (8 x 8 pixels).
 LEAST_SHOWN_PX = 8.0
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]

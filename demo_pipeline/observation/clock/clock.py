@@ -51,7 +51,7 @@ class ClockShift(NamedTuple):
         return abs(self.shift_ms) < NEVER_MS
 
 
-_BEFORE_MS = 0.5  # half the smallest difference of two event times, which is a millisecond
+_BEFORE_MS = 0.5  # half of 1 ms, the smallest difference between two event times
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Clock:
         method: the kind of evidence that shows the clock.
         uncertainty_ms: the true origin is at most this far from `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of the evidence that the frames confirm: of the pointer's moves, or of the
-            presses if the method is `click_onsets`. None for other methods.
+        score: share of the pointer's moves that the frames confirm. If the method is
+            `click_onsets`, it is the share of the presses instead. None for other methods.
         moves: number of items of evidence. They are pointer moves, keys, inputs or presses,
             depending on the method.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.

@@ -26,11 +26,11 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
-_MIN_MOVES = 12  # least number of moves between frames that counts as evidence
-# The same minimum if frames that repeat the frame before them are left out. With a lower limit, the
-# logs of other videos fitted a video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
+_MIN_MOVES = 12  # minimum number of moves between frames that counts as evidence
+# The same minimum if repeated frames are left out. With a lower limit, a video fitted the log of
+# another video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
-# Least log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
+# Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
 # smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
 # In a video with large redraws, 24 moves fitted a wrong clock with a scale of 1.75 and a lag of
@@ -46,7 +46,7 @@ _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samp
 # A lag is a rival if it is further from the best lag than the larger of these two.
 _RIVAL_S = 0.3  # seconds
 _RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
-_NEAR_FRAMES = 2  # frame intervals; only lags within this distance can belong to the plateau
+_NEAR_FRAMES = 2  # frame intervals; lags further from the best lag are not part of its plateau
 # Shares of the best score.
 _PLATEAU = 0.85  # the uncertainty is half the range of the lags that reach this share
 _SUMMIT = 0.95  # the result is the mean of the lags that reach this share
@@ -110,7 +110,7 @@ def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
     best: Clock | None = None
     needed_score = 0.0
     for scale in scales:
-        if needed_score >= 1.0:  # no score is higher
+        if needed_score >= 1.0:  # a score cannot exceed 1
             break
         peak = _peak(moves, scale, documented, min_moves)
         if peak is None or (peak.score or 0.0) <= needed_score:
@@ -281,7 +281,7 @@ def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Cloc
     if lower_bound[top] <= by_chance:
         return None
     if lower_bound[far].max(initial=0.0) >= score[top]:
-        # A rival with fewer than `min_moves` moves has a significantly larger confirmed share.
+        # A rival with too few moves for a score has a significantly larger confirmed share.
         return None
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
@@ -310,7 +310,7 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
     return float(plateau.mean()), float(np.ptp(plateau)) / 2
 
 
-MIN_KEYS = 12  # least number of keys that counts as evidence
+MIN_KEYS = 12  # minimum number of keys that counts as evidence
 _BAND = 3  # rows of cells in a band of the screen; a line of text has about as many
 _RESTLESS = 0.3  # share of the time; a band that changes more often does not change by typing
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
@@ -319,15 +319,15 @@ _RESTLESS = 0.3  # share of the time; a band that changes more often does not ch
 # 37 of 45 and 55 of 89 cases, and each was right. With other or reversed keys a lag was found in
 # 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
 _MIN_NATS = 14.0
-# Least multiple of the ratio of every rival. Bursts of typing resemble each other, so a lag by
-# which one burst falls on another one has a large ratio, too.
+# Minimum multiple of the ratio of every rival. Bursts of typing resemble each other, so a lag that
+# moves one burst onto another also has a large ratio.
 _CONTRAST = 2.5
-# Least multiple of the median ratio of the lags beside the best lag. A burst of typing also fits
+# Minimum multiple of the median ratio of the lags beside the best lag. A burst of typing also fits
 # roughly at these lags.
 _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # seconds; a lag further than this from the best one is a rival
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
-_MIN_ANSWERED = 0.4  # least share of the keys that must be followed by a change
+_MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a change
 # Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
 # and a chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S = 0.03  # assumed when the clock is computed
@@ -526,7 +526,7 @@ _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
 _AROUND_PX = 48.0  # video pixels from a click within which a button's pressed state shows
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
 _QUIET_S = 0.5  # seconds without a change around the click that precede a reaction
-_MIN_PRESSES = 6  # least number of presses that counts as evidence
+_MIN_PRESSES = 6  # minimum number of presses that counts as evidence
 # The score of a lag is the share of the presses that are followed by a reaction at this lag.
 _MIN_CLICK_SCORE = 0.6  # the best lag needs at least this score
 _MIN_CLICK_CONTRAST = 1.5  # the best score must be this many times the score of every rival
@@ -581,7 +581,7 @@ def clock_from_clicks(
 def _changes_near(
     changes: ChangeMap, presses: PointerPath, documented: Clock, scale: float, search_s: float
 ) -> list[tuple[float, Floats]]:
-    """Returns for each press its time by the documented clock, and the times of reactions near it.
+    """Returns for each press its time by the documented clock, and the times of nearby reactions.
 
     All times are video seconds. Presses that lie outside the decoded stretches at every lag are
     left out.

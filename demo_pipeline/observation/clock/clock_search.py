@@ -1,8 +1,8 @@
-"""Searches the video for evidence of the clock, and checks whether it is right until the end.
+"""Searches the video for evidence of the clock, and checks the clock in later parts of the video.
 
 The search decodes one stretch of the video after the other until the pointer, typing or other
-inputs show the clock. Afterwards it decodes a few later parts of the video. If a part shows another
-clock, the uncertainty is increased so that it covers the part's clock, too.
+inputs show the clock. Afterwards it decodes a few later parts. If a part shows another clock, the
+uncertainty is increased so that it covers the part's clock, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ from demo_pipeline.observation.frames.video_reader import (
 
 WORTH_S = 10.0  # seconds; a shorter rest of the video is not checked
 PART_S = 30.0  # seconds of video per checked part; videos slip by 1 or 2 frames in 90 s
-MAX_PARTS = 4  # maximum number of checked parts, whose frames are decoded again for screenshots
+MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice
 PART_MOVES = 24  # moves between frames in a checked part; twice the minimum for finding a lag
 PART_KEYS = 24  # keys in a checked part; twice the minimum for finding a lag
 # Smallest and largest number of seconds from a key to its character if the clock is right.
@@ -129,18 +129,18 @@ class ClockSearch:
     ) -> tuple[Clock | None, ChangeMap]:
         """Returns the clock that the pointer's moves show, and the changes in the decoded video.
 
-        The first search is for the stretch with most moves, if the video has a busy stretch. If it
-        fails, the second search goes through the stretches from the first movement on. If ffmpeg
-        logged its start time, only one batch is decoded.
+        The busiest stretch is searched first, if the video has one (`_busiest`). If this stretch
+        shows no clock, the stretches from the first movement on are searched. If the log contains
+        the start time that ffmpeg printed, only one batch is decoded.
 
         Args:
             documented: the clock from `meta.timestamp`.
-            logged: the clock from the start time that ffmpeg logged, or None if it logged none.
+            logged: the clock from the start time that ffmpeg printed, or None if none is logged.
             scales: event scales to try, the most likely first.
 
         Returns:
-            The clock, or None if the moves show none, and the changed cells in the stretches that
-            the last search decoded.
+            The clock, or None if the moves show no clock. The second value has the changed cells in
+            the stretches that the last search decoded.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
         if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
@@ -172,7 +172,7 @@ class ClockSearch:
         """Yields the stretch with most moves near the first movement.
 
         Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first one. Of 42
-        videos, 8 have such a stretch, and each of the 8 shows its clock there.
+        videos, 8 yield a stretch, and in each of the 8 this stretch shows the clock.
         """
         times = self.video.times
         keys = self._key_frames
@@ -366,7 +366,7 @@ class ClockSearch:
         return parts
 
     def _moving(self, clock: Clock) -> Any:
-        """Returns whether the pointer moves after each frame except the last, by the log.
+        """Returns whether the pointer moves between each frame and the next, according to the log.
 
         The result is (frames - 1,).
         """
@@ -398,7 +398,7 @@ class ClockSearch:
         return min(spans, key=lambda span: span.end - span.start, default=None)
 
     def _most_typing(self, typed: Any, key_frames: Floats) -> Span | None:
-        """Returns the span of `LONGEST_PART_S` from a key frame on that contains most keys.
+        """Returns the span of `LONGEST_PART_S` that starts at a key frame and contains most keys.
 
         Returns None if no such span contains `PART_KEYS` keys.
 

@@ -24,15 +24,15 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Poin
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
 
-# Pairs of a score (nats) and a factor. The best lag is accepted if one pair holds: it has at least
-# this score, and at least this factor times the score of its best rival.
+# Pairs of a score (nats) and a factor. For one of the pairs, the best lag must reach both the score
+# and the factor times the score of its best rival.
 # Measured on 73 windows of ten seconds, each searched in its whole recording (48 windows of ten
 # hand-driven recordings, 25 of keyboard work): 58 reach a pair, all within 0.15 s of the truth.
 # Of 102 windows that were searched in the log of another recording, one reaches a pair (score 18.8,
 # factor 4.9), because both recordings had the same movement of the pointer. The largest score of
 # the other 101 was 17.1, with a factor of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
-_MIN_INPUTS = 2  # least number of input times; a single time fits every change
+_MIN_INPUTS = 2  # minimum number of input times; a single time fits every change
 # Seconds. A lag further than this from the best lag is a rival. The screen reacts to an input
 # sooner than this.
 _RIVAL_S = 0.4
@@ -156,9 +156,9 @@ class _InputVotes:
         return is_moving
 
     def answered(self, lags: Floats) -> Floats:
-        """Returns for each lag how much likelier changes are right after an input, in nats.
+        """Returns for each lag the log-likelihood ratio of "inputs cause changes" to "they do not".
 
-        The result is (lags,). For each lag, the reaction time that fits best is used.
+        The result is (lags,), in nats. For each lag, the reaction time that fits best is used.
         """
         pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
         parts = _parts(np.arange(len(lags)))

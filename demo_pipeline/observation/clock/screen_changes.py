@@ -138,18 +138,18 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
     yield fit_canvas(video_size, down, stretch=across / down)
 
 
-# Least number of moves that must support a change of the canvas; fewer may be chance.
+# Minimum number of moves that must support a change of the canvas; fewer may be chance.
 SWITCH = 3.5
 # Cost of each move under the hypothesis that the scale is unknown. Under the hypothesis that a
 # canvas is right, a move costs 1 if the canvas does not explain it, and otherwise nothing.
 UNKNOWN_COST = 0.6
-# Least share of all cells that a change to an unknown scale redraws. Most windows and all menus
+# Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
 # A redraw may be the change of resolution if its share of the cells is at least this fraction of
 # the largest redraw's share.
 COMPARABLE = 0.5
-# Least share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
+# Minimum share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
 # moves; a scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
 # Candidates are equally likely if the numbers of moves that they explain differ by at most this.
@@ -158,13 +158,15 @@ LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count a
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
 # same moves, the more usual resolution wins.
 UNLIKELIER = 1e-3
-# Least share of all cells that change in a redraw. A new resolution changes every cell whose
+# Minimum share of all cells that change in a redraw. A new resolution changes every cell whose
 # surroundings do not have a single color.
 REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # this many successive moves prove that the canvas is right, or that it is wrong
-FEW_MOVES = 32  # two to four movements towards a target have this many moves between frames
+# With fewer moves than this, the search for a change runs after every move. Two to four movements
+# towards a target have this many moves between frames.
+FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 
 
@@ -228,7 +230,7 @@ class _Move(NamedTuple):
 
 
 class ScreenWatch:
-    """Detects changes of the screen's size by the pointer while the video is decoded.
+    """Uses the pointer's moves to detect changes of the screen's size while the video is decoded.
 
     It watches the video after the last accessibility scan. It does nothing if the scans already
     showed a change of size. It also does nothing if the video did not show the pointer during the

@@ -37,9 +37,9 @@ MOST_HELD = 16
 
 Requests = Sequence[FrameRequest]
 Rescaled = Callable[[float | None], Requests]
-"""Creates the requests of all actions for one scale, by which the boxes of trees are multiplied.
+"""Creates the requests of all actions, with the boxes of trees multiplied by a scale.
 
-For the scale None, no target has a box.
+If the scale is None, no target has a box.
 """
 
 
@@ -193,7 +193,7 @@ class ActionFrames:
 
     Args:
         requests: the requests of all actions.
-        fallback: replaces a chosen frame that is too old or after which frames did not decode.
+        fallback: confirms the chosen frames, and replaces those that are too old.
         writer: writes the screenshot of an answered request.
         scanned: compares the screen of an action with the screen of its scan. `scanned` must see
             each frame before this observer does.

@@ -25,12 +25,12 @@ from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, L
 
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be the action's effect
 # A cell flickers if it changed in more than FLICKER_FRAMES frames, and in more than FLICKER_SHARE
-# of the quiet time, in which nobody acts. The minimum of frames is needed because a few changes
-# reach the share while there was little quiet time. In 24 videos, six frames gave the same result
-# as eight, and a video of six seconds has no more quiet frames.
+# of the quiet time, in which nobody acts. The minimum of frames is needed because, at first, a few
+# changes are already a large share of the quiet time. In 24 videos, six frames gave the same result
+# as eight. A video of six seconds has too few quiet frames for a larger minimum.
 FLICKER_FRAMES = 6
-# With this share, a clip that played for 11 s still counts as flicker 40 s later, which it does not
-# with 0.045. A terminal whose output ran for 2 s no longer counts as flicker 2 s later.
+# With this share, a clip that played for 11 s still counts as flicker 40 s later; with 0.045, it
+# does not. A terminal whose output ran for 2 s no longer counts as flicker 2 s later.
 FLICKER_SHARE = 0.035
 
 
@@ -45,7 +45,7 @@ class ChangeDetector:
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.
-            None until two frames were compared between which nobody acts.
+            None before the first comparison of two frames with no action between them.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames, and they were not yet counted for flicker."""
+        """Whether nobody acts between two frames that were not yet counted for flicker."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

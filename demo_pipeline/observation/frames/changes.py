@@ -25,7 +25,7 @@ cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels per side of a cell
 # Thresholds for differences of brightness, which is between 0 and 255:
-CHANGED_LEVELS = 10  # codec noise on a still screen is mostly less
+CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
 MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach 12 in at most 3 cells
 THRESHOLD = 24  # an encoder that refines a still screen changes it by less
 KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
@@ -33,7 +33,7 @@ KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
 MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
 SMALL_CELLS = 2  # a check mark in a small check box has 2; noise seldom reaches 2
-LARGE_SHARE = 0.02  # another screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
+LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
@@ -254,7 +254,7 @@ DETAIL_STEP = HALF  # pixels per side of a sample
 # and above, AFTER_POINTER_PX to the right and below. The largest usual pointer is 24 wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
-SHARED_RIM_PX = 4.0  # width of the rim inside a box into which neighbouring elements may reach
+SHARED_RIM_PX = 4.0  # width of a box's inner rim; neighbouring elements may reach into this rim
 CHANGED_DETAIL = 32  # levels of brightness (0 to 255); two encodings of a screen differ by less
 STEPS = 16  # number of brightness intervals; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
@@ -266,10 +266,10 @@ CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
 # Levels of brightness (0 to 255). In two encodings of a screen, a flat area differs by less than
 # this. An area that is highlighted in a dark theme differs by at least this much.
 SHADED_DETAIL = 8
-SHADED_SAMPLES = 6  # least side length; a smaller area is a check mark, a letter or an underline
-SOLID_SHARE = 0.5  # least share of changed samples in a highlight; letters cover about a third
-EDGE_SAMPLES = 24  # least height of a straight edge; letters are lower
-PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
+SHADED_SAMPLES = 6  # minimum side length; a smaller area is a check mark, a letter or an underline
+SOLID_SHARE = 0.5  # minimum share of changed samples in a highlight; letters cover about a third
+EDGE_SAMPLES = 24  # minimum height of a straight edge; letters are lower
+PANEL_SAMPLES = 16  # minimum width of a panel; a scroll bar is narrower
 
 
 @dataclass(frozen=True)
@@ -545,7 +545,7 @@ def connected_parts(
 ) -> Iterator[tuple[PartPlace, Mask]]:
     """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
-    Parts come row by row, in the order of the blocks of 2 x 2 samples in which they begin.
+    Parts are ordered row by row, by the first block of 2 x 2 samples that they reach.
 
     Args:
         mask: mask of the samples, (rows, columns).

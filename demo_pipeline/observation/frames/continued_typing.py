@@ -27,18 +27,18 @@ from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Lu
 # The content counts as replaced if at least this share of the window's height changed. If no window
 # is found, the height of the screen is used. Pagers and editors changed 0.68 to 0.88.
 REPLACED_HEIGHT = 0.5
-# Least height of a window, as a share of the screen's height. A field of one line has 0.03, a
+# Minimum height of a window, as a share of the screen's height. A field of one line has 0.03, a
 # terminal at least 0.25.
 LEAST_WINDOW = 0.1
-BLANK_LEVELS = 12  # levels of brightness (0 to 255) by which a window's background varies at most
+BLANK_LEVELS = 12  # maximum variation of a window's background, levels of brightness (0 to 255)
 FLOWING_S = 0.2  # seconds; a program that writes its output pauses for less than this
 ROW_GAP = 9  # up to this many unchanged rows between changed rows, such as blank lines, are ignored
-DIFFERENT_SAMPLES = 2  # least number of differing samples in a row; a text cursor has fewer
-# Least share of the rows with content that must be the same after scrolling. In output whose lines
-# differ only in their digits, 0.35 of the rows were the same.
+DIFFERENT_SAMPLES = 2  # minimum number of differing samples in a row; a text cursor has fewer
+# Minimum share of the rows with content that must be the same after scrolling. In output with lines
+# that differ only in their digits, 0.35 of the rows were the same.
 KEPT_SHARE = 0.8
 MOST_COLUMNS = 96  # maximum number of compared columns; a line of text has at least 100
-# Least share of the rows with content that both screens must show after scrolling. Fewer rows may
+# Minimum share of the rows with content that both screens must show after scrolling. Fewer rows may
 # be the same by chance.
 KEPT_HEIGHT = 0.2
 
@@ -76,7 +76,10 @@ class ContinuedTyping:
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Records the time of the last change before typing goes on, even of flickering cells."""
+        """Stores the time of a frame before typing goes on, if the screen changed in this frame.
+
+        Changes of flickering cells count, too.
+        """
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
 

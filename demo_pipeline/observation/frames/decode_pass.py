@@ -1,9 +1,9 @@
 """Decodes the video once and shows each frame to all observers that need it.
 
 An *observer* names the spans of video that it needs, and sees the frames of these spans in order.
-The memory use does not grow with the length of the video, because only a few frames are held. They
-belong to requests that are being answered, or to pauses, until it is known whether the person
-waited for the screen.
+The memory use does not grow with the length of the video, because only a few frames are held. The
+frames of a request are held until it is answered. The frame of a pause is held until it is known
+whether the person waited for the screen.
 """
 
 from collections.abc import Collection, Sequence
@@ -147,7 +147,7 @@ def run_decode_pass(
 
     Args:
         video: the video.
-        requests: the requests of the actions, if accessibility trees have the units of the log.
+        requests: the requests of the actions, for accessibility trees in the units of the log.
         rescaled: creates the requests for trees in other units.
         calibration: the clock and the canvas. Parts of the recording with another screen size are
             added to `calibration.screen` when they are found.

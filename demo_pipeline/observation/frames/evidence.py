@@ -92,7 +92,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """A change of the units of accessibility trees, which begins with a scan."""
+    """The units of accessibility trees from a scan on, up to the next `TreeScale`."""
 
     scan_event: int = Field(description="line in the log of the first such scan")
     scale: float | None = Field(

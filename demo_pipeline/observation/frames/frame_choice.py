@@ -1,6 +1,6 @@
 """Chooses the frame that shows the screen before an action, among the frames of its request.
 
-frame_fallback.py then replaces choices that the video does not support.
+frame_fallback.py then replaces a chosen frame that is too old.
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
-# Least time from a frame to the start of the pointer's movement towards the target, seconds. The
+# Minimum time from a frame to the start of the pointer's movement towards the target, seconds. The
 # clock of a video with a constant frame rate is off by less than this (test_exactness.py).
 APPROACH_ERROR_S = 0.01
 
@@ -23,8 +23,8 @@ class Reason(StrEnum):
 
     - `pre_move`: the screen was still and the pointer had not started towards the target.
     - `settled`: the screen had just become still, while the pointer was already on its way.
-    - `backoff`: no frame was still, or a better frame may not have been decoded. The frame is
-      usually the last one before the limit of the request.
+    - `backoff`: no frame was still, or a better frame may exist but did not decode. The chosen
+      frame is usually the last one before the limit of the request.
     - `first_frame`: the video starts after the limit, but before the press. The frame is its first.
     - `waiting`: the frame shows the start of a wait, one second after the previous action.
 

@@ -91,7 +91,7 @@ class FrameFallback:
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
         """Chooses the nearest frame before the limit of a request.
 
-        If the video starts after the limit, the first frame is chosen, if it is before the press.
+        If the video starts after the limit but before the press, its first frame is chosen.
         The choice has no frame if the press is after the end of the video, or if the nearest frame
         is black or did not decode. `latest` is the newest candidate.
         """

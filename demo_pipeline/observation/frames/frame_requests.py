@@ -120,9 +120,9 @@ class FrameRequest:
         action_index: row of actions.parquet.
         press: time at which the action began.
         since: time at which the previous action ended; minus infinity for the first action.
-        limit: frames up to this time show the screen before the press. For a pause, it is a time
-            after the direct effect of the previous action, and before the content for which the
-            person may have waited.
+        limit: frames up to this time show the screen before the press. For a pause, a frame at
+            this time shows the direct effect of the previous action, but not yet the content for
+            which the person may have waited.
         approach: time at which the pointer started towards the target; `limit` if it did not move.
         target_area: area in which the pointer counts as being at the target, event space. None for
             keys.

@@ -100,7 +100,7 @@ class _Press:
 
 
 class HoverObserver:
-    """The observer that finds rests of the pointer which opened content that was then pressed.
+    """The observer that finds presses on content that a resting pointer had opened.
 
     It compares the screen before each rest, during the rest, and before the next press.
 

@@ -28,7 +28,7 @@ class PixelBox(NamedTuple):
 
     @classmethod
     def around(cls, point: Point, reach: float) -> "PixelBox":
-        """Returns the square around a point whose sides are `reach` away from the point."""
+        """Returns the square with its center at a point and a side length of 2 * `reach`."""
         return cls(point[0] - reach, point[1] - reach, 2 * reach, 2 * reach)
 
     @property

@@ -2,7 +2,7 @@
 
 Actions at these times are private: no stage after `actions` writes their text or frames of them.
 A *lock chord* is the platform's keyboard shortcut for locking the screen. The screen counts as
-locked after a lock chord if the video then shows a black frame or something else than the desktop.
+locked after a lock chord if the video then shows a black frame or no longer shows the desktop.
 It counts as unlocked when the desktop from before the chord is back.
 """
 
@@ -48,10 +48,10 @@ BACK_SHARE = 0.6  # minimum share when the desktop is back
 # Seconds. If the clock's uncertainty is larger, it is not known which packets of the video belong
 # to a key.
 SURE_S = 0.25
-# A packet shows a change if it has more bytes than STILL_FACTOR times the percentile STILL_PERCENT
-# of all packets. Measured in 16 recordings of real desktops: while visible letters were typed, the
-# largest packet had 2.6 to 1,018 times the bytes of this percentile. In three black screens, it had
-# 1.0 times these bytes.
+# A packet shows a change if it is more than STILL_FACTOR times as large as the percentile
+# STILL_PERCENT of the sizes of all packets. Measured in 16 recordings of real desktops: while
+# visible letters were typed, the largest packet was 2.6 to 1,018 times as large as this percentile.
+# In three black screens, it was 1.0 times as large.
 STILL_PERCENT = 5
 STILL_FACTOR = 1.5
 # Maximum time from a key to its effect, seconds. Of 2,175 keys in these recordings, 97 % showed an
@@ -93,7 +93,7 @@ class _Lock:
         until: a change of the screen after this time does not count as the lock screen.
         desktop: `Frame.quartered` of the desktop before the chord. None before it was decoded.
         is_locked: whether the lock screen was seen.
-        end: time at which the desktop was back; infinite before.
+        end: time at which the desktop was back; infinite until then.
         frame: the last frame before the chord. None if no lock screen came.
     """
 
@@ -194,8 +194,8 @@ class PrivateScreen:
     def _lock(self, chord: Action) -> _Lock:
         """Returns the initial state of a lock chord, before its frames are decoded.
 
-        On platforms where a program may use the chord for itself, the lock screen must come before
-        the next action, because a later change of the screen may be the effect of the next action.
+        On platforms where the chord may also be a shortcut of a program, the lock screen must come
+        before the next action. A later change of the screen may be the effect of the next action.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)

@@ -161,7 +161,7 @@ class ScreenshotWriter:
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
     """Returns the screen in its own size, undistorted, or None if it has the size of the canvas.
 
-    `fit_canvas`, called with the image's size, returns the position of the image on the canvas.
+    Call `fit_canvas` with the image's size to find the position of the image on the canvas.
 
     Args:
         canvas: the canvas of the frame.

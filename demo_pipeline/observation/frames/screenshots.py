@@ -113,7 +113,7 @@ def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) 
             final.unlink()
 
 
-def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
+def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order of the stages
     log: Path,
     video: Path,
     manifest: RecordingManifest,
@@ -155,7 +155,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         answered=answered_inputs(inputs),
         steps=read_clock_steps(events_folder),
     )
-    del events  # the decode pass needs its memory
+    del events  # frees memory for the decode pass
     observation = _Observation(
         recorded,
         _with_elapsed(path, calibration.clock),

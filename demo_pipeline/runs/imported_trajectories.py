@@ -1,8 +1,8 @@
 """Imports trajectories that other tools wrote, without a recording.
 
-An imported trajectory is published as an output of the stage `trajectories`. The recipe stored with
-the output names the source files. The earlier stages have no outputs for such a demonstration. The
-import builds the outputs of the later stages, such as records, and `run` keeps them up to date.
+An imported trajectory is published as an output of the stage `trajectories`. The stages before
+`trajectories` have no output for an imported demonstration. The import also runs the stages after
+`trajectories`, and `run` keeps their outputs up to date.
 """
 
 import json
@@ -194,7 +194,7 @@ def renew_catalog(workspace: Workspace) -> None:
 def import_trajectory(
     workspace: Workspace, importer: Importer, source_files: SourceFiles, options: Given
 ) -> ImportOutcome:
-    """Publishes a trajectory, and builds the outputs of the later stages, such as its records.
+    """Publishes an imported trajectory, and builds the outputs of the later stages.
 
     If the trajectory is invalid, nothing is published, and the outcome names the problems.
     """
@@ -284,7 +284,7 @@ def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> Demonstr
 
 
 def _require_valid(folder: Path, key: str) -> None:
-    """Raises `DemonstrationError` if the trajectory does not follow the format."""
+    """Raises `DemonstrationError` if a trajectory does not follow the OSWorld-Desktopd format."""
     problems = errors(validate_trajectory(folder, key))
     if problems:
         raise DemonstrationError(problems)

@@ -159,7 +159,7 @@ def _action_lines(actions: Sequence[Action], origin: float) -> Iterator[str]:
 
 
 def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason: str) -> list[str]:
-    """Returns the values of a column for the events that were accounted for with a given reason.
+    """Returns the values of a column for the events with a given reason.
 
     Args:
         events: the table of events.
@@ -325,8 +325,8 @@ def _membership(row: Mapping[str, Any]) -> str:
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
     """Yields lines about outputs that are damaged or not up to date, with the command to run.
 
-    No command is named for a demonstration without an upload or in quarantine, because none would
-    help.
+    If the demonstration has no upload or is quarantined, no command is named, because no command
+    would help.
     """
     graph = Graph(workspace)
     damage = noted_damage(graph, {demonstration})

@@ -180,7 +180,7 @@ class LocalRuns:
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """Returns the summary of a trajectory, with the key `outcome` for the recorded outcome.
+    """Returns the summary of a trajectory, and adds the recorded outcome as `outcome`.
 
     Returns an empty mapping if the demonstration has no trajectory.
     """

@@ -125,8 +125,7 @@ def bytes_written(store: Store, output: str) -> int:
     """Returns the bytes that the published version of an output takes in the store.
 
     In a folder, files that share their data with other versions by hard links do not count. A
-    bucket has no hard links, so every file counts. Other outputs that the version links to never
-    count.
+    bucket has no hard links, so every file counts. Linked outputs never count.
 
     Raises:
         MissingOutput: the output was never built.

@@ -28,8 +28,8 @@ from typing import Any, Generic, TypeVar
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
-# A task is given up when this number of workers have died on it. A single death may have another
-# cause, such as the system or a person.
+# A task is given up when this number of workers have died on it. A single death may have a
+# cause outside the task, such as the system or a person.
 _MAX_DEATHS = 3
 _LEAVE_SECONDS = 10.0  # longest wait until the forker has killed all workers
 _ORPHANED = 70  # exit code of a worker that outlives the pool; no process reads it

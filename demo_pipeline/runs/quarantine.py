@@ -74,7 +74,7 @@ def quarantine_demonstration(
         problems: why the stage failed.
 
     Raises:
-        StorageError: the id is not safe.
+        StorageError: the id is not valid; see `is_safe_id`.
     """
     earlier = read_quarantine(store, demonstration)
     attempts = 1
@@ -103,7 +103,7 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
     """Writes the record of a demonstration, and deletes the records of its earlier uploads.
 
     Raises:
-        StorageError: the id is not safe.
+        StorageError: the id is not valid; see `is_safe_id`.
     """
     values = record.model_dump(mode="json")
     name = (record.fingerprint or _NO_FINGERPRINT)[:_SHORT]
@@ -121,7 +121,7 @@ def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None
     returned whose problem says that the record is damaged.
 
     Raises:
-        StorageError: the id is not safe.
+        StorageError: the id is not valid; see `is_safe_id`.
     """
     records = []
     for key in _keys(store, demonstration):

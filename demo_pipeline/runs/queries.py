@@ -59,7 +59,7 @@ def current_statistics(workspace: Workspace) -> Tables:
 
 
 def run_query(workspace: Workspace, query: str) -> list[dict[str, Any]]:
-    """Returns the rows that answer a query over the views.
+    """Runs a query over the views and returns its rows.
 
     Raises:
         QueryTimeoutError: the query takes longer than `QUERY_SECONDS`.

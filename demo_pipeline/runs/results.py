@@ -93,7 +93,7 @@ class BuildResult:
 
     @classmethod
     def of(cls, version: Version, status: Status) -> Self:
-        """Returns the result for a version that was published now, or was up to date."""
+        """Returns the result for a version that was just published or is still up to date."""
         manifest = version.manifest
         return cls(
             stage=manifest.stage,

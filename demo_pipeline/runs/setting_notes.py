@@ -33,7 +33,7 @@ def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
     if noted in _noted:
         return
     data = sealed(section_values(workspace.settings, section))
-    with best_effort(_LOG, "noting settings"):  # an old policy of a bucket may forbid this folder
+    with best_effort(_LOG, "noting settings"):  # an old bucket policy may forbid this folder
         workspace.store.add_document(f"{_FOLDER}/{section.fingerprint()}.json", data)
     _noted.add(noted)
 

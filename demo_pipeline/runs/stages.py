@@ -129,7 +129,7 @@ def dataset_stages() -> tuple[Stage[DatasetInputs], ...]:
 
 @cache
 def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
-    """Returns name → stage for `dataset_stages`."""
+    """Returns the stages of `dataset_stages` by their names."""
     return {stage.name: stage for stage in dataset_stages()}
 
 

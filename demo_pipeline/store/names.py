@@ -35,7 +35,7 @@ def is_safe_id(text: str) -> bool:
 
 
 def is_output(name: str) -> bool:
-    """Returns whether a text can be the name of an output: safe ids that are joined by `/`."""
+    """Returns whether a text can be the name of an output, that is, safe ids joined by `/`."""
     return all(map(is_safe_id, name.split("/")))
 
 

@@ -97,7 +97,10 @@ class Store:
         return None
 
     def published(self, output: str) -> Version | None:
-        """Returns the published version of an output, complete or not; None if it has none."""
+        """Returns the published version of an output, even if the version is not complete.
+
+        Returns None if no version is published.
+        """
         require_output(output)
         for _ in range(_READS):
             place = self.objects.pointer(output)
@@ -108,7 +111,7 @@ class Store:
         return None
 
     def is_complete(self, version: Version) -> bool:
-        """Returns whether every file of a version exists and has its size.
+        """Returns whether all files of a version exist in the right size, and all links are right.
 
         In a bucket every version is complete, because the manifest is uploaded after all files.
         """
@@ -125,9 +128,9 @@ class Store:
         Args:
             output: the name of the output.
             files: a glob, for callers that read only a few files of a large output. From a bucket,
-                only the files with a matching path are downloaded, and no linked outputs. The
-                folder may contain other files, too. If None, all files and linked outputs are
-                downloaded.
+                only the files with a matching path are downloaded, without linked outputs. The
+                returned folder may contain other files, too. If None, all files and linked
+                outputs are downloaded.
             whole: versions that are known to be complete, as for `current`.
 
         Raises:
@@ -141,7 +144,7 @@ class Store:
         return self.open_version(version, files), version
 
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
-        """Yields a local folder with the content, and the current version, for each output.
+        """Yields, for each output, a local folder with its content and the current version.
 
         Outputs that are missing or not complete are left out. The folders are strings, because a
         string takes a tenth of the memory of a `Path`.

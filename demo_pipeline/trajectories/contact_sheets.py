@@ -49,7 +49,8 @@ class Tile:
         box: (x, y, width, height) of the target on the canvas. None if no target is known.
         leak: the kind of leak, if the screenshot already shows the pointer at the target.
             Otherwise empty.
-        thumbnail: a small JPEG that is drawn instead of the screenshot. None if there is none.
+        thumbnail: a small JPEG that is drawn instead of the screenshot. If None, the screenshot
+            itself is drawn.
     """
 
     screenshot: Path
@@ -246,7 +247,7 @@ def _sheet_problem(file: str, message: str) -> Problem:
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """Counts the leaking screenshots, and those whose leak no earlier frame could avoid."""
+    """Counts the leaking screenshots, in total and those that no earlier frame could avoid."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 

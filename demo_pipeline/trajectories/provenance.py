@@ -297,7 +297,7 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
 
 def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """Reads provenance.parquet as `read_provenance` does, but in lists of up to a thousand rows."""
+    """Yields the rows of provenance.parquet in lists of up to a thousand; see `read_provenance`."""
     table = read_table(path, PROVENANCE_SCHEMA, columns)
     for batch in table.to_batches(max_chunksize=1000):
         yield batch.to_pylist()

@@ -107,7 +107,10 @@ def _differ(before: ShownScreen, after: ShownScreen) -> _Cells:
 
 
 def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cells: _Cells) -> bool:
-    """Returns whether cells are equal in two screenshots, and not hidden by the pointer."""
+    """Returns whether cells are certainly equal in two screenshots.
+
+    Cells under the pointer, and cells of a missing screenshot, are not certain.
+    """
     if not cells.any():
         return True
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -120,7 +123,7 @@ def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns index of a step → index of the later step whose keys undo it.
 
     Ctrl+Z undoes an edit that is the last step before it, apart from waits. Escape undoes the
-    opening of a menu if the person only pressed keys that move through the menu in between.
+    opening of a menu if the person only pressed arrow keys in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

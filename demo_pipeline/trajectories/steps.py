@@ -336,9 +336,9 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 
 
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
-    """Yields the steps, with the awaited element in the sentences of waits.
+    """Yields the steps, and names the awaited element in the sentences of waits.
 
-    The sentence names the target of the next step, if the target appeared during the wait.
+    The awaited element is the target of the next step, if the target appeared during the wait.
     """
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):

@@ -90,7 +90,8 @@ def load(
         rows: the rows of its provenance. If None, they are read from `source.provenance`.
 
     Returns:
-        The trajectory with its id in the store, and step index → row of the provenance.
+        The trajectory, with the id that it has in the store, and its rows of provenance by the
+        index of their step.
 
     Raises:
         DemonstrationError: the trajectory cannot be read, or a step has no provenance.

@@ -31,7 +31,7 @@ from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, T
 WHY = "why"
 KEPT_VERSION = "a check failed, so the last good version is kept: "
 _TABLE_ROWS = 20  # maximum number of problems in a table
-_COUNT_NAMES = {  # key of a count → noun for people
+_COUNT_NAMES = {  # key of a count → noun in messages
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",

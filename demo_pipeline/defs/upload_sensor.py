@@ -62,7 +62,7 @@ _RunEnd = tuple[bool, float]
 
 
 class Ids(dg.Config):
-    """The demonstrations to process, except those that are already built or quarantined."""
+    """The demonstrations to process; those that are already built or quarantined are skipped."""
 
     ids: list[str] = Field(description="ids of demonstrations in the uploads")
 
@@ -241,9 +241,11 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
 
 
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
-    """Returns how and when the last run of each demonstration ended.
+    """Returns whether the last run of each demonstration was cancelled, and when it ended.
 
-    The last run is the demonstration's own, or the latest run of `process_many`.
+    The last run is the demonstration's own newest run, or the newest run of `process_many` if that
+    run processed the demonstration. Of two such runs, a cancelled one takes precedence; otherwise
+    the later one does.
     """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
@@ -256,7 +258,7 @@ def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _R
 def _newest_of_each(
     instance: dg.DagsterInstance, ids: Sequence[str]
 ) -> Iterator[tuple[str, _RunEnd]]:
-    """Yields the demonstrations that have a run of their own, with the end of the newest such run.
+    """Yields each demonstration that has a run of its own, with the end of its newest such run.
 
     A query asks for many ids: with a query for each id, 3,000 uploads took 20 to 30 s.
     """

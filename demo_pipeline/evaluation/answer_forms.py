@@ -1,8 +1,8 @@
 """The forms in which a model can be asked and can answer, for example `messages` or `opencua`.
 
-A form has the text of the request, the right answer, and the decoder of answers. The decoders are
-in the modules of the training exports. The system prompt of the form `opencua` is our own; users
-can replace it by the authors' system prompt.
+A form defines the text of the request, the correct answer, and the decoder of answers. The
+decoders are in the modules of the training exports. The system prompt of the form `opencua` is our
+own; users can replace it with the authors' system prompt.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +55,7 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, st
 
 
 def answer_opencua(record: StepRecord) -> str:
-    """Returns the right answer: a sentence about the action, and the code of the action."""
+    """Returns the correct answer: a sentence about the action, and the code of the action."""
     true_step = record.step
     words = end_sentence(success=true_step.answer.status == "success")
     for step in record.trajectory.steps:
@@ -65,7 +65,7 @@ def answer_opencua(record: StepRecord) -> str:
 
 
 def answer_code(record: StepRecord) -> str:
-    """Returns the code of the right answer, or "" if AgentNet cannot express the action."""
+    """Returns the code of the correct answer, or "" if AgentNet cannot express the action."""
     step = record.step
     if step.action is None:
         return f"computer.terminate(status={step.answer.status!r})"
@@ -101,11 +101,11 @@ def _sentence(action: StepAction, size: tuple[int, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """A form in which a model is asked and answers.
+    """The format of the question to a model and of its answer.
 
     Attributes:
         question: returns the system prompt, and the text after the screenshot.
-        right: returns the right answer.
+        right: returns the correct answer.
         decoder: takes the settings, and returns the decoder of the answers.
     """
 

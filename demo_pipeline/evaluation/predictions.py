@@ -18,8 +18,8 @@ from demo_pipeline.exports.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
-LONGEST_ANSWER = 200_000  # characters; longer answers are not used. Real answers are shorter
-# Bytes; longer lines are not used. Lines of batch results also contain ids and counts.
+LONGEST_ANSWER = 200_000  # characters; longer answers count as unusable. Real answers are shorter
+# Bytes; longer lines count as unusable. Lines of batch results also contain ids and counts.
 _LONGEST_LINE = 4 * 2**20
 _MOST_STEPS = 1_000_000  # step indexes are below this
 MISSING = "missing"

@@ -1,13 +1,13 @@
 """The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
 
-Published rules give much credit for the right action type alone; our strict rule gives none.
+Published rules give much credit for the correct action type alone; our strict rule gives none.
 
 Sources of the rules:
 
 - AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py; the first version, with which
   the published numbers were computed, and the revised one. docs/guides/evaluation.md lists their
   quirks.
-- CUDAG: its documents explain the tolerance in four contradicting ways. This module follows
+- CUDAG: its documents explain the tolerance in four contradictory ways. This module follows
   docs/reference/output-formats.md.
 - Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py, and SeeClick,
   agent_tasks/mind2web_test.py.
@@ -230,7 +230,7 @@ def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) ->
 
 
 def _action_score(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
-    """Returns the score of an action of the right type; None for types that the script ignores."""
+    """Scores an action of the correct type; returns None for types that the script ignores."""
     if name in _PLACED:
         return _place_score(truth, value) if isinstance(value, tuple) else 0.0
     if name == "write":
@@ -400,7 +400,7 @@ _NOTCH = 1  # largest difference between the amounts of two scrolls that the str
 
 
 def score_step_strict(step: TrueStep, answer: Answer) -> float:
-    """Returns 1 if the answer is a single action that is right in every respect, else 0.
+    """Returns 1 if the answer is a single action that is correct in every respect, else 0.
 
     - The type, the button, the number of clicks and the held modifiers are equal.
     - The position is in the target's box; if the target is unknown, it differs from the true one by
@@ -408,7 +408,7 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     - Both ends of a drag differ by at most 1 % of the screen's width and height.
     - Texts are equal after `normalised_text`; keys are equal in order and number of presses.
     - The direction of a scroll is equal and its amount differs by at most one notch.
-    - A wait may have any duration. The step that ends the task has the right status.
+    - A wait may have any duration. The step that ends the task has the correct status.
     """
     if step.action is None:
         return float(not answer.actions and answer.status == step.answer.status)

@@ -1,7 +1,7 @@
 """Scores the answers of a model and of baselines, step by step.
 
-Tables and images contain neither typed text nor text of a model. The confidence intervals are a
-bootstrap over tasks, not over steps, because the steps of a task are not independent.
+Tables and images contain neither typed text nor text of a model. The confidence intervals come
+from a bootstrap over tasks, not over steps, because the steps of a task are not independent.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encod
 
 DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps are grouped by these
 ALL_STEPS = "all"
-RIGHT = 1 - 1e-9  # minimum score of a right answer; less than 1 because of rounding errors
+RIGHT = 1 - 1e-9  # minimum score of a correct answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
 _DRAWN_AT_ONCE = 50  # maximum number of resamples that are converted to float64 at once
 
@@ -328,7 +328,7 @@ def _middle(box: TargetBox) -> ScreenPoint:
 
 
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
-    """Returns the right answer with its positions moved to the middle of a box.
+    """Returns the correct answer with its positions moved to the middle of a box.
 
     If `keep_end` is true, the end of a drag is not moved.
     """

@@ -1,4 +1,4 @@
-"""Selects the steps that a model is asked about, with their right answers.
+"""Selects the steps that a model is asked about, with their correct answers.
 
 The same code selects the rows of training exports, so a model is asked only about steps that
 datasets contain.
@@ -39,7 +39,7 @@ ScreenPoint = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class TrueStep:
-    """A step with its right answer.
+    """A step with its correct answer.
 
     Attributes:
         step_index: index from 0. The index of the additional step `terminate` is the number of
@@ -116,7 +116,7 @@ def in_box(point: ScreenPoint, box: TargetBox) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step with its right answer, and the record of the step in the training exports."""
+    """A step with its correct answer, and the record of the step in the training exports."""
 
     step: TrueStep
     draft: RecordDraft
@@ -201,7 +201,7 @@ def _true_step(
     trajectory: Trajectory,
     rows: Mapping[int, ProvenanceRow],
 ) -> TrueStep:
-    """Returns a step with its right answer.
+    """Returns a step with its correct answer.
 
     Args:
         draft: the step's record in the training exports.

@@ -1,8 +1,8 @@
 """Writes dataset cards: README.md with front matter for the Hugging Face Hub, and charts.
 
-card_templates/ has the texts. A card never shows typed text. Charts are PNG files with equal bytes
-for equal numbers: they use OpenCV's built-in font instead of fonts of the machine. This font has
-only ASCII characters; other characters become "?".
+card_templates/ has the texts. A card never shows typed text. Charts are PNG files. Equal numbers
+give equal bytes, because charts use OpenCV's built-in font instead of fonts of the machine. This
+font has only ASCII characters; other characters become "?".
 """
 
 import hashlib
@@ -281,9 +281,9 @@ def _loadable(
 ) -> Iterator[dict[str, Any]]:
     """Yields the front matter of each configuration, without empty files.
 
-    The library `datasets` cannot load empty files. It recognises its cached data by the name of the
-    folder and by these lines of the card. The lines contain a digest of the files, so that changed
-    files are read again.
+    The library `datasets` cannot load empty files. It identifies its cached data by the folder's
+    name and the card's front matter. The front matter therefore contains a digest of the files, so
+    that changed files are read again.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:

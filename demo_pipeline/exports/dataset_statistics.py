@@ -97,7 +97,7 @@ class DatasetStats:
     Attributes:
         samples: number of steps, or of the records made from them.
         trajectories: number of trajectories with at least one sample.
-        tasks: number of split groups of these trajectories.
+        tasks: number of task groups of these trajectories.
         leaks: counts and rates of leaks, which are screenshots that already show the pointer at the
             target of the action.
         splits: name of a split → its numbers, in the order train, val, test, held_out; empty

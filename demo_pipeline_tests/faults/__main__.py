@@ -4,19 +4,22 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from demo_pipeline_tests.faults import scenarios
 from demo_pipeline_tests.faults.commands import ROOT, preload
 from demo_pipeline_tests.faults.daemon import daemon_cases
 from demo_pipeline_tests.faults.damage import damage_cases
-from demo_pipeline_tests.faults.network import network_tallies
+from demo_pipeline_tests.faults.network import network_cases
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
 CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 11, "network": 20}
@@ -25,7 +28,10 @@ CASES = {"kills": 60, "failing": 30, "commands": 4, "daemon": 2, "damage": 11, "
 The kinds are: kills, calls that fail, other commands at the same time, a daemon at the same time,
 flipped bytes, and a store in S3 behind a bad network.
 """
-AT_ONCE = 2
+AT_ONCE = 4
+"""Cases that run at the same time. On two cores, half of them wait for a retry or a daemon."""
+FolderCase = Callable[[Path], Tally]
+"""A case that needs nothing but a new folder."""
 
 
 def main() -> int:
@@ -49,46 +55,71 @@ def _suite(folder: Path, times: Mapping[str, int]) -> int:
     start = time.monotonic()
     scene = scenarios.prepare(folder, ROOT / "dagster.yaml")
     print(f"one run: {scene.seconds:.1f} s, calls that change files: {scene.calls}", flush=True)
-    cases: dict[str, Iterable[Case]] = {
+    local_cases: dict[str, Iterable[Case]] = {
         "kills": scenarios.kill_cases(scene, times["kills"]),
         "failing": scenarios.failing_cases(scene, times["failing"]),
         "commands": scenarios.company_cases(times["commands"]),
         "daemon": daemon_cases(times["daemon"]),
         "damage": damage_cases(times["damage"]),
     }
-    tallies = {name: _run_all(scene, folder, name, some) for name, some in cases.items()}
-    if times["network"]:
-        tallies |= network_tallies(folder, folder / "recordings", times["network"])
+    with ExitStack() as stack:
+        cases: dict[str, list[FolderCase]] = {}
+        for kind, scene_cases in local_cases.items():
+            cases[kind] = [partial(_run_from_start, scene, case) for case in scene_cases]
+        if times["network"]:
+            cases |= stack.enter_context(
+                network_cases(folder, folder / "recordings", times["network"])
+            )
+        tallies = _run_all(folder, cases)
     _print_table(tallies)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
     return 0 if all(tally.is_clean for tally in tallies.values()) else 1
 
 
-def _run_all(scene: Scene, folder: Path, name: str, cases: Iterable[Case]) -> Tally:
-    """Runs each case in a forked process, `AT_ONCE` at a time; returns the sum of the tallies."""
-    waiting = list(enumerate(cases))
-    running: dict[int, Path] = {}
-    total = Tally()
+def _run_from_start(scene: Scene, case: Case, folder: Path) -> Tally:
+    return case(scene, scenarios.copy_start(scene.start, folder))
+
+
+def _run_all(folder: Path, cases: Mapping[str, Sequence[FolderCase]]) -> dict[str, Tally]:
+    """Runs each case in a forked process, `AT_ONCE` at a time.
+
+    The order is random, so that cases that wait run at the same time as cases that compute.
+
+    Args:
+        folder: each case gets a new folder in it.
+        cases: kind → cases.
+
+    Returns:
+        Kind → sum of the tallies of its cases.
+    """
+    waiting = [
+        (kind, number, case)
+        for kind, kind_cases in cases.items()
+        for number, case in enumerate(kind_cases)
+    ]
+    random.Random(0).shuffle(waiting)
+    running: dict[int, tuple[str, Path]] = {}
+    totals = {kind: Tally() for kind in cases}
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
-            number, case = waiting.pop(0)
-            report = folder / f"{name}-{number}.json"
-            running[_fork(scene, folder / report.stem, case, report)] = report
+            kind, number, case = waiting.pop()
+            report = folder / f"{kind}-{number}.json".replace(" ", "-")
+            running[_fork(folder / report.stem, case, report)] = kind, report
         pid, _ = os.wait()
-        report = running.pop(pid)
+        kind, report = running.pop(pid)
         tally = Tally(**json.loads(report.read_text()))
-        total += tally
+        totals[kind] += tally
         mark = "ok" if tally.is_clean else f"FOUND {asdict(tally)}"
         print(f"{report.stem}: {tally.happened} of {tally.cases}: {mark}", flush=True)
-    return total
+    return totals
 
 
-def _fork(scene: Scene, folder: Path, case: Case, report: Path) -> int:
+def _fork(folder: Path, case: FolderCase, report: Path) -> int:
     pid = os.fork()
     if pid:
         return pid
     try:
-        tally = case(scene, scenarios.copy_start(scene.start, folder))
+        tally = case(folder)
     except BaseException:  # noqa: BLE001 - the other cases must still run
         tally = Tally(cases=1, torn=[f"{folder.name}: {traceback.format_exc()}"])
     report.write_text(json.dumps(asdict(tally)))

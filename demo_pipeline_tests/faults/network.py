@@ -3,8 +3,9 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from demo_pipeline.files.recording_files import RECORDING_FILES
@@ -31,51 +32,45 @@ A video is read once, from the uploads, and written once, into the store.
 """
 
 
-def network_tallies(folder: Path, recordings: Path, kills: int) -> dict[str, Tally]:
-    """Runs all cases: network faults, uploads that are replaced while they are read, and kills.
+@contextmanager
+def network_cases(
+    folder: Path, recordings: Path, kills: int
+) -> Iterator[dict[str, list[Callable[[Path], Tally]]]]:
+    """Yields all cases: network faults, uploads that are replaced while they are read, and kills.
+
+    The server runs until the context ends. Each case gets a folder and has buckets of its own.
 
     Args:
-        folder: folder for the files of the cases.
+        folder: folder for the files of the server.
         recordings: folder with the `old` and `new` uploads of `scenarios.write_uploads`.
         kills: number of kills of the command, at requests to the server that are spread over a run.
 
-    Returns:
-        A tally for each kind of case.
+    Yields:
+        Kind → cases.
     """
-    network = Tally()
-    flipped = Tally()
-    swapped = Tally()
-    killed = Tally()
-    with ExitStack() as stack:
-        server = stack.enter_context(seaweed_server(folder / "seaweed"))
-        stack.enter_context(server.connected())
+    with seaweed_server(folder / "seaweed") as server, server.connected():
         wanted, requests = _undisturbed(server, folder / "network-undisturbed", recordings)
-        for number, faults in enumerate((*((fault,) for fault in FAULTS), FAULTS, FAULTS)):
-            plan = NetworkPlan(faults, seed=number)
-            network += _case(server, folder / f"network-{number}", recordings, plan, wanted=wanted)
-            print(f"network-{number} {dict(plan.done)}: {network}", flush=True)
-        for number, file in enumerate(RECORDING_FILES):
-            plan = NetworkPlan(("flip",), share=1.0, only=f"/{file}")
-            case = folder / f"flipped-{number}"
-            flipped += _case(server, case, recordings, plan, wanted=wanted)
-            print(f"flipped-{number} {dict(plan.done)}: {flipped}", flush=True)
-        for number, method in enumerate(SWAPPED_AT):
-            plan = NetworkPlan((), share=0.0)
-            case = folder / f"swapped-{number}"
-            swapped += _case(server, case, recordings, plan, wanted=wanted, swap_at=method)
-            print(f"swapped-{number}: {swapped}", flush=True)
-        for number in range(kills):
-            at = 1 + requests * number // kills
-            case = folder / f"s3-kill-{number}"
-            plan = NetworkPlan((), share=0.0)
-            killed += _case(server, case, recordings, plan, wanted=wanted, kill_at=at)
-            print(f"s3-kill-{number} at request {at} of {requests}: {killed}", flush=True)
-    return {
-        "network": network,
-        "files flipped": flipped,
-        "objects swapped": swapped,
-        "kills at S3 calls": killed,
-    }
+        case = partial(_case, server, recordings, wanted=wanted)
+        fault_plans = [
+            NetworkPlan(faults, seed=number)
+            for number, faults in enumerate((*((fault,) for fault in FAULTS), FAULTS, FAULTS))
+        ]
+        flip_plans = [
+            NetworkPlan(("flip",), share=1.0, only=f"/{file}") for file in RECORDING_FILES
+        ]
+        kill_requests = [1 + requests * number // kills for number in range(kills)]
+        yield {
+            "network": [partial(case, plan=plan) for plan in fault_plans],
+            "files flipped": [partial(case, plan=plan) for plan in flip_plans],
+            "objects swapped": [
+                partial(case, plan=NetworkPlan((), share=0.0), swap_at=method)
+                for method in SWAPPED_AT
+            ],
+            "kills at S3 calls": [
+                partial(case, plan=NetworkPlan((), share=0.0), kill_at=request)
+                for request in kill_requests
+            ],
+        }
 
 
 def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[State, int]:
@@ -93,10 +88,10 @@ def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> tuple[Stat
 
 def _case(
     server: S3Server,
-    folder: Path,
     recordings: Path,
-    plan: NetworkPlan,
+    folder: Path,
     *,
+    plan: NetworkPlan,
     wanted: State,
     swap_at: str = "",
     kill_at: int = 0,
@@ -119,6 +114,8 @@ def _case(
         wait_for_orphans(place)
         plan.active = False
     tally.happened += bool(plan.done)
+    if plan.done:
+        print(f"{folder.name}: faults {dict(plan.done)}", flush=True)
     # If the upload was not replaced, a comparison would only show the difference of the uploads.
     if swap_at and not tally.happened:
         tally.different.append(f"{folder.name}: not reached: no {swap_at} of a video was seen")

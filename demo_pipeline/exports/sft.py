@@ -676,7 +676,7 @@ def _sample(
 
 
 _DOCUMENTED_KEYS = ("input", "output")  # the keys of a sample in the format document
-# Columns of provenance.parquet that samples repeat. Columns in `_EFFECTS` may be null there.
+# Columns of provenance.parquet whose values samples repeat. Columns in `_EFFECTS` may be null.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")
 _OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")

@@ -119,9 +119,9 @@ TORN_TASK = "torn_task"  # other exports have the tasks of this demonstration in
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """Returns the plan of all other exports, extended by failed and rejected demonstrations.
+    """Returns the export plan: which demonstrations are exported, and in which split.
 
-    These demonstrations are added:
+    The plan contains all demonstrations of other exports, and also these:
 
     - failed ones, whatever `include_failed` is,
     - rejected ones, unless the reason of the rejection is in `_USELESS`.

@@ -30,7 +30,7 @@ def tree_scans(
     presses: Mapping[float, float],
     left_out: Counter[str],
 ) -> Iterator[SourceLine]:
-    """Yields a scan for each tree of a window, and for some of the elements at presses.
+    """Yields a scan for each tree of a window, and for some of the elements under the pointer.
 
     A later scan replaces all earlier ones. Therefore an element becomes a scan only if the last
     tree does not contain the element. The scan of an element has the time of the press, because the
@@ -41,7 +41,7 @@ def tree_scans(
         elements: the lines of element.jsonl.
         epoch_ms: converts seconds of the source to epoch milliseconds.
         presses: time of a press in seconds of the source → the same time in epoch milliseconds.
-        left_out: counts elements that have another structure or belong to no press.
+        left_out: counts elements without the structure of UI Automation, and those without a press.
     """
     seconds_of_presses = sorted(presses)
     newest: set[tuple[Any, ...]] = set()

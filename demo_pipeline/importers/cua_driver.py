@@ -68,9 +68,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Returns whether a file may be next to the turns.
+    """Returns whether a file may be next to the folders of turns.
 
-    Files of the driver, import.json and hidden files may be there.
+    Files of the driver, import.json and hidden files may be in this place.
     """
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 

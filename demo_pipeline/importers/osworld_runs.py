@@ -117,9 +117,10 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 
 
 def _result(path: Path) -> tuple[str, str]:
-    """Returns the status and the `status_source` that follow from the score in result.txt.
+    """Returns the status that follows from the score in result.txt, and its `status_source`.
 
-    Both are empty if there is no score.
+    The source is a sentence about the score for a failed task, otherwise empty. Both are empty if
+    there is no score.
     """
     try:
         score = float(path.read_text(encoding="utf-8").strip())

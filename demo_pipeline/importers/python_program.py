@@ -54,7 +54,8 @@ class PythonProgram:
     def calls(self) -> Iterator[ast.Call]:
         """Yields the calls in order of execution.
 
-        After each call, `value` evaluates expressions with the variables at that call.
+        Until the next call is requested, `value` uses the values that the variables have at this
+        call.
 
         Raises:
             UnreadCodeError: the program contains a statement that is not allowed, or executes too

@@ -2,7 +2,7 @@
 
 Times in the log count from the start of the recording. Positions are logical pixels of the desktop.
 The log contains movements of the pointer only while a button is pressed. It contains names of keys
-instead of typed characters, so that the state of Caps Lock is unknown.
+instead of typed characters, so the state of Caps Lock is unknown.
 """
 
 import re

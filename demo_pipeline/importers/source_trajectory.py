@@ -166,7 +166,7 @@ def last_time_ms(steps: Sequence[SourceStep]) -> float:
 
 
 def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
-    """Returns an action of the type that action.json has for these clicks.
+    """Returns a click as action.json writes it; for example, two left clicks are a double click.
 
     Args:
         at: the position; None if not recorded.

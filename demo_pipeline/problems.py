@@ -74,8 +74,8 @@ class Problem:
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
         """Creates a problem from the result of `as_dict`.
 
-        Results of other versions are accepted: unknown keys are ignored, and missing or wrong
-        values are replaced. A text becomes empty, a number None, and the severity `error`.
+        Results of other versions are accepted. Unknown keys are ignored. Missing or wrong texts
+        become empty, numbers become None, and the severity becomes `error`.
 
         Args:
             values: field name → value.

@@ -62,7 +62,10 @@ def _check_frames(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 
 
 def _check_trees(inputs: RecordingInputs, out: Path) -> Sequence[Problem]:
-    """Checks the table of UI trees, and then that the folder has no files besides the trees."""
+    """Checks the table of UI trees, and that the folder contains only the table and the trees.
+
+    The files are checked only if the table has no problems.
+    """
     problems = ui_trees.check_trees(out, inputs.folders["actions"])
     if problems:
         return problems
@@ -81,8 +84,8 @@ def _check_scans(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 def _native(workspace: Any, *_: object) -> SourceInput:
     """Returns the setting `screenshots.native` as an input of the stage.
 
-    If the setting is on, screenshots are also written in the screen's own size. An output's recipe
-    mentions the setting only if it is on.
+    If the setting is on, screenshots are also written in the screen's own size. The setting is
+    recorded as an input of the output only if it is on.
     """
     if workspace.settings.screenshots.native:
         return SourceInput(True, {"screenshots.native": "true"})

@@ -40,7 +40,7 @@ APP_NAMES: dict[str, str] = {}
 """Synonym → normalised name of an application."""
 for _name, _names in _SYNONYMS.items():
     APP_NAMES |= dict.fromkeys(_names, _name)
-_RISK_KEYS = ("halfway_config", "risk_evaluator")  # only risk tasks have them
+_RISK_KEYS = ("halfway_config", "risk_evaluator")  # keys that only risk tasks have
 _DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
 RISK_FOLDER = "evaluation_risk_examples"  # the folder of risk tasks in OSWorld's repository
 

@@ -62,8 +62,8 @@ RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
 _WINDOWS = "windows"  # lower-case name of the folder in `examples` with the domains for Windows
-# Folders, relative to the folder that the user gave, in which folders of examples are expected; and
-# whether the tasks there are risk tasks.
+# Folders in which folders of examples are expected, relative to the folder that the user gave. The
+# second value tells whether the tasks there are risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
 # Beginning of the names of all test lists, some of which list only a part of the tasks.
 _LIST_PREFIX = "test_"
@@ -563,7 +563,7 @@ def _form(evaluator: Evaluator) -> str:
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    """Returns the names in `func` of an evaluator, which has one name or a list of names."""
+    """Returns the names of an evaluator's functions: its `func`, a single name or a list."""
     if not isinstance(evaluator, dict):
         return []
     names = evaluator.get("func")
@@ -593,7 +593,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Checks the schemas of both tables, and that each file has one row and each task an id."""
+    """Checks both schemas, that no file has several rows, and that every task has an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:

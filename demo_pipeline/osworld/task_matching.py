@@ -25,8 +25,9 @@ _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 class TaskMatch:
     """The OSWorld task of a demonstration.
 
-    All attributes except `catalogued` are None if no task matches. If several task files match,
-    they describe the first one; ordinary tasks come before risk tasks, and then paths are compared.
+    All attributes except `catalogued` are None if no task matches. If several task files match, the
+    attributes describe the first one. Ordinary tasks come before risk tasks, and the tasks of each
+    kind are sorted by path.
 
     Attributes:
         task_id: id of the task.

@@ -36,9 +36,9 @@ _TOKEN_SIGN = re.compile(
 _SHORTEST_TOKEN = 16  # least number of characters in a token
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
-# A private key from its begin marker to its end marker, or to the end of the text without an end
-# marker. Text recognition may have lost dashes and spaces of the markers. If the text has only the
-# end marker, `_PEM_END` matches everything up to the marker.
+# Matches a private key from its begin marker to its end marker, or to the end of the text if there
+# is no end marker. Text recognition may have lost dashes and spaces of the markers. If the text has
+# only an end marker, `_PEM_END` matches everything up to this marker.
 _PEM = re.compile(
     r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
     re.DOTALL,
@@ -242,8 +242,8 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
-# Kind, name and confidence of a detector, and its function from text and country to places in the
-# text.
+# Kind, name and confidence of each detector, and the function that finds places in a text. The
+# second argument of the function is the country for telephone numbers.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),
@@ -259,7 +259,10 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _tokens(text: str) -> Iterator[PrivateSpan]:
-    """Yields the tokens of web services, each extended over all characters of a token."""
+    """Yields the tokens of web services.
+
+    A match is extended by the characters behind it that can belong to the token.
+    """
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return
     for kind, expression in _token_expressions():

@@ -42,7 +42,8 @@ class PrivateTexts:
     """Collects the secrets of a demonstration, and replaces them in texts.
 
     Attributes:
-        kinds: secret, or piece of a secret → kind, in the order of learning.
+        kinds: each secret, and each piece of a secret, with its kind, in the order in which they
+            were found.
     """
 
     detectors: Detectors
@@ -80,7 +81,8 @@ class PrivateTexts:
         Args:
             secret: the secret, or a piece of a secret.
             kind: kind of the secret.
-            whole: the complete secret if `secret` is only a piece. Both get the same number.
+            whole: the complete secret if `secret` is only a piece. Both get the same number in
+                their placeholders.
         """
         number = self._number(kind, whole or secret)
         for piece in {secret: 0, **dict.fromkeys(map(str.strip, secret.splitlines()))}:
@@ -111,8 +113,8 @@ class PrivateTexts:
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
         """Finds secrets in the joined texts of several typing actions, and remembers their pieces.
 
-        The texts from each earlier action up to the last one are joined. They are also searched
-        without white space, but then only for kinds with check digits.
+        For each earlier action, the texts from this action to the last one are joined and searched.
+        They are also searched without white space, but then only for kinds with check digits.
 
         Args:
             letters: typed letters, each with the number of its action.
@@ -159,7 +161,7 @@ class PrivateTexts:
             yield PrivateSpan(*match.span(), "password", "secret_field", 1.0)
 
     def _same(self, secret: str, text: str) -> Iterator[PrivateSpan]:
-        """Yields each place of a secret in a text, even if it is encoded, split or cut off."""
+        """Yields the occurrences of a secret in a text, even if encoded, split or cut off."""
         kind = self.kinds[secret]
         whole = False
         for match in _written(secret, bounded=kind in _LISTED).finditer(text):

@@ -1,7 +1,8 @@
 """Finds the private data of a trajectory, and writes a redacted copy of the trajectory.
 
 The modules `detectors` and `private_texts` find private parts of texts. The settings have a policy
-for each kind of private data. All places of a secret, in texts and screenshots, are treated alike.
+for each kind of private data. All occurrences of a secret in texts and screenshots are treated
+alike.
 """
 
 import hashlib
@@ -62,7 +63,7 @@ _STEP = re.compile(r"steps/([0-9]+)/")
 # A recognised line with the begin marker of a private key, and a line that continues such a key.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
-# The kinds of private data for which the id of a demonstration is searched.
+# Kinds of private data that are searched for in the id of a demonstration.
 _KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "slack_token", "iban"})
 
 
@@ -285,7 +286,7 @@ class Redaction:
                     self._cover(screenshot, span, text, _box_of(node))
 
     def _hide_window(self, screenshot: str, top: Mapping[str, Any]) -> None:
-        """Covers a window or the windows of an application, and makes all names inside private.
+        """Covers a window or all windows of an application, and treats the names inside as private.
 
         The step's typed text is private as well if a node inside the window has the focus or is the
         target of the step, or if the target is unknown.
@@ -465,7 +466,7 @@ class Redaction:
 
 
 def _normalised(secret: str) -> bytes:
-    """Returns the bytes of a secret to hash, which do not depend on spaces and case."""
+    """Returns a secret as bytes to hash, without white space and differences of case."""
     return "".join(secret.split()).casefold().encode("utf-8", "replace")
 
 

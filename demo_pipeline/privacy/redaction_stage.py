@@ -188,15 +188,18 @@ _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
 def _review_source(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns a function that prepares the search, and a fingerprint of the boxes people marked."""
+    """Returns a function that prepares the search for private data, as an input of the stage.
+
+    The fingerprint of the input covers the boxes that people marked.
+    """
     boxes_by_step = workspace.reviews.private_boxes(demonstration, versions["trajectories"])
     marks = Marks()
     for step, boxes in boxes_by_step.items():
         once_private = {box for box, is_private in boxes if is_private}
         added = list[ScreenshotBox]()
         kept = list[ScreenshotBox]()
-        # `dict` keeps the last statement about each box. If people marked a box and later withdrew
-        # the mark, the box is in neither list, so detectors may still cover it.
+        # `dict` keeps the last decision about each box. If people marked a box as private and later
+        # withdrew the mark, the box is in neither list, so detectors may still cover it.
         for box, is_private in dict(boxes).items():
             if is_private:
                 added.append(box)

@@ -20,9 +20,11 @@ _Counts = np.ndarray[Any, np.dtype[np.int32]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
-LEAST_MARKS = 6  # least number of elements that are compared; fewer may fit by chance
+LEAST_MARKS = 6  # least number of elements for a comparison; fewer may fit by chance
 INK_LEVELS = 48  # least contrast, of 255, of the content inside a fitting box
-CUT_LEVELS = 24  # of 255; an edge cuts content where brightness along it changes by more than this
+# The edge of a box cuts content where the brightness along the edge changes by more than this many
+# levels, of 255.
+CUT_LEVELS = 24
 CUT_SHARE = 0.06  # largest share of the samples on a fitting box's edges that may cut content
 # Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
 # 0.48 to 1.00, wrong scales 0.47 at most.
@@ -102,7 +104,7 @@ def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
 
 
 class TreeScales:
-    """Decides the scale of each scan: the factor that turns its boxes into event space.
+    """Decides the scale of each scan: the factor that maps its boxes to the units of input events.
 
     If the boxes fit without scaling, the scale is 1. Another scale is accepted if it fits two
     successive scans; otherwise the scale is unknown. A scan that was not tested gets the scale of
@@ -116,7 +118,8 @@ class TreeScales:
     def __init__(self) -> None:
         self.fits: dict[int, float | None] = {}
         self._lines: list[int] = []
-        self._fitting_windows: frozenset[PixelBox] = frozenset()  # of the last scan with scale 1
+        # Boxes of the windows in the last scan that fitted without scaling.
+        self._fitting_windows: frozenset[PixelBox] = frozenset()
 
     def add(self, line: int, fit: float | None, windows: frozenset[PixelBox] = frozenset()) -> None:
         """Records the result of `fitting_scale` for the scan in this line of the log.

@@ -22,10 +22,10 @@ class Leak(NamedTuple):
     """Tells whether a frame reveals the place of the press that follows.
 
     Attributes:
-        is_leak: the pointer is at the target already, or the frame is later than the limit of its
-            request.
+        is_leak: the pointer is at the target already, or the frame is later than
+            `FrameRequest.limit` and may show the press itself.
         is_unavoidable: the pointer is at the target and was there when the previous action ended,
-            so no earlier frame is better. False if the frame is later than the limit.
+            so no earlier frame is better. False if the frame is later than `FrameRequest.limit`.
         distance_px: distance from the pointer to the press, in event space. None if the action has
             no target area (keys), or if the pointer's position is unknown.
     """
@@ -42,7 +42,8 @@ class VideoPointer:
     Attributes:
         path: the pointer's positions in the log.
         clock: converts event times to video times.
-        screen: the parts of the recording, each with its canvas.
+        screen: the parts of the recording with different resolutions, each with the mapping from
+            event positions to video pixels (its canvas).
         frame_s: mean interval between frames, seconds.
     """
 
@@ -54,8 +55,8 @@ class VideoPointer:
     def positions_near(self, time: float) -> list[Point]:
         """Returns the points at which a frame may show the pointer or an element it highlighted.
 
-        There are several points, in video pixels, because the clock and the moment of the screen
-        capture are uncertain. `time` is the frame's, in video seconds.
+        The points are in video pixels. There are several, because the clock and the moment of the
+        screen capture are uncertain. `time` is the frame's, in video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
@@ -70,14 +71,14 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer arrived at the position that it has at `time`, video seconds."""
+        """Returns when the pointer reached the place where it is at `time`; both video seconds."""
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:
         """Returns all logged positions at which a frame may show the pointer, video pixels.
 
-        `time` is the frame's, in video seconds. Before the first logged position, the pointer is
-        assumed to rest there.
+        `time` is the frame's, in video seconds. The pointer is assumed to rest at its first logged
+        position until it moves.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)

@@ -38,7 +38,9 @@ from demo_pipeline.recording.video_probe import (
 )
 
 SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
-_BLACK_LEVEL = 24  # of 255; black is encoded as 16 or 0, a pointer on a black screen has 100
+# Largest luma of a black frame, of 255. Black is encoded as 16 or 0. A pointer on a black screen
+# has 100.
+_BLACK_LEVEL = 24
 HALF = 2  # divisor for width and height in `Frame.halved`
 TIME_TOLERANCE_S = 1e-9  # seconds; allows for rounding errors, far below any video's time base
 # Pixel formats whose first plane is the luma, with 8 bits for each pixel.
@@ -195,7 +197,7 @@ def rgb_of(frame: Frame) -> Luma:
     return RgbConverter().rgb(frame)
 
 
-def _graph(  # noqa: PLR0917 - the form of a frame
+def _graph(  # noqa: PLR0917 - the size and the format of a frame
     width: int, height: int, pixels: str, colours: int, levels: int, result: str
 ) -> Any:
     """Returns a filter graph that converts frames, with the scaler settings of PyAV's `reformat`.

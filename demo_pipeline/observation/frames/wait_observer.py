@@ -1,4 +1,7 @@
-"""Collects the changes of the screen between actions, from which waits.py finds the waits."""
+"""Collects the changes of the screen between actions, so that waits.py can find the waits.
+
+A wait is a pause in which the person waited until the screen answered an action.
+"""
 
 import pickle
 from bisect import bisect_right
@@ -47,8 +50,8 @@ RESTING_PX = 1.0  # video pixels; a pointer that moved by at most this counts as
 # Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
-# Of 255. Neighbouring samples of content differ by more than this, those of a pale skeleton screen
-# by less.
+# Neighbouring samples of content differ by more than this many levels, of 255. Those of a pale
+# skeleton screen differ by less.
 _INK_LEVELS = 24
 
 
@@ -88,8 +91,8 @@ class _IntervalRecord:
             luma: of the frame, as in `Frame.quartered`.
             before: luma of the previously compared frame.
             changed: the cells that changed between the two frames.
-            hovered: the changed cells beside the pointer; no cells if the pointer did not arrive
-                there shortly before.
+            hovered: the changed cells beside the pointer, if the pointer arrived there shortly
+                before; otherwise no cells.
         """
         interval = self.interval
         if self._first is None:
@@ -104,7 +107,7 @@ class _IntervalRecord:
             self._early.append(changed)
             self._after_effect = luma
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
-            if time > interval.looked:  # the moving pointer may open content on its way
+            if time > interval.looked:  # the moving pointer may cause hover effects on its way
                 self._late.append((time, changed & ~hovered))
             else:
                 self._late.append((time, changed))
@@ -174,9 +177,10 @@ def _content(luma: Luma) -> Cells:
 
 
 def _was_blank(before: Luma, after: Luma) -> Cells:
-    """Returns a map (rows, columns) of the cells that were plain background and still have it.
+    """Returns a map (rows, columns) of the cells without content whose background did not change.
 
-    Cells under a notification are false if the notification has another background.
+    For example, the cells of a notification are false if its background differs from that of the
+    content behind.
     """
     background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
     return ~_content(before) & ~background_changed
@@ -193,7 +197,7 @@ class WaitObserver:
     Args:
         intervals: the intervals between successive actions, in order of time.
         times: (frames,) times of all frames of the video, ascending seconds.
-        pointer: changes around a moving pointer are ignored.
+        pointer: the pointer's path. Changes around a moving pointer are ignored.
     """
 
     def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
@@ -244,7 +248,7 @@ class WaitObserver:
             self._close(self._open.popleft())
         waits = []
         for packed in self._candidates:
-            changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - our own
+            changes: IntervalChanges = pickle.loads(isal_zlib.decompress(packed))  # noqa: S301 - pickled by `_close`
             rest = rest_after_answer(changes, self._restless.cells(changes))
             if rest is None:
                 continue
@@ -264,10 +268,10 @@ class WaitObserver:
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """Returns the cells that changed since the last compared frame, and which are hovered.
+        """Returns the cells that changed since the last compared frame, and the hovered ones.
 
-        Cells around a moving pointer are left out. A changed cell is hovered if it is connected
-        with the surroundings of a pointer that arrived at most `HOVER_S` ago.
+        Cells around a moving pointer are left out. A changed cell counts as hovered if it is
+        connected with the surroundings of a pointer that arrived at most `HOVER_S` ago.
 
         Args:
             time: of the newest frame, video seconds.
@@ -289,7 +293,7 @@ class WaitObserver:
         return changed, connected(changed, with_neighbours(reach))
 
     def _close(self, record: _IntervalRecord) -> None:
-        """Ends an interval: counts its restless cells, and stores it if its pause may be a wait."""
+        """Ends an interval: counts restless cells, and stores the changes of a possible wait."""
         changes = record.changes()
         interval = record.interval
         self._verdicts[interval.pause] = False
@@ -382,8 +386,8 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
     """Returns a map of the cells around the pointers, of the same size as the map `like`.
 
-    The cells reach `across` video pixels to the left and right, and the height of a drawn pointer
-    upwards and downwards.
+    The map covers `across` video pixels to the left and right of each pointer, and `POINTER_PX`
+    above and below.
     """
     around = np.zeros_like(like)
     for x, y in set(pointers):

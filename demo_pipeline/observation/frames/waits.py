@@ -31,7 +31,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox
 # Least time from an answer to the next action, seconds. The soonest press on awaited content came
 # after 0.39.
 REACTION_S = 0.3
-# Seconds. Changes that are closer together count as a single change. After a key was pressed, its
+# Longest time between changes that count as a single change, seconds. After a key was pressed, its
 # text appeared within 0.4.
 TOGETHER_S = 0.5
 # Least time from an action to the answer that replaces a placeholder (such as a spinner), seconds.
@@ -45,18 +45,19 @@ AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; 
 # Least share of the cells that an answer must have in common with its placeholder. Skeleton screens
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# If keys change more than this many times as many cells as appeared before the keys, the person did
-# not wait for the cells that appeared. Such keys changed 5.4 to 27 times as many.
+# Largest ratio of the cells that keys changed to the cells with new content before the keys. With a
+# larger ratio, the person did not wait for the new content. In such cases, the ratio was 5.4 to 27.
 KEY_REACH = 4
-# If more than this share of the cells that appeared is beside a resting pointer, the pointer opened
-# them.
+# If more than this share of the new content is beside a resting pointer, it is a hover effect.
 HOVERED_SHARE = 0.5
-TABLE_COLUMN_GAP = 0.25  # of the screen's width; largest gap between columns of a table
-TABLE_ROW_GAP = 0.05  # of the screen's height; largest gap between lines of a table
-SCREEN_HEIGHT = 0.5  # of the screen's height; awaited pages and lists changed 0.6 to 0.95 of it
+TABLE_COLUMN_GAP = 0.25  # largest gap between columns of a table, as a share of the screen's width
+TABLE_ROW_GAP = 0.05  # largest gap between lines of a table, as a share of the screen's height
+# Least height of changes that may be a new page or list, as a share of the screen's height. Awaited
+# pages and lists changed a share of 0.6 to 0.95.
+SCREEN_HEIGHT = 0.5
 RHYTHM_TIMES = 3  # least number of changes in a rhythm; two may be the start and end of an answer
-# A rhythm is over after a rest of this many of its median gaps. Chosen, not measured, so that the
-# gaps may vary.
+# A rhythm counts as over after a rest of this many times its median gap. The value was chosen, not
+# measured. It leaves room for gaps of different length.
 RHYTHM_REST = 1.5
 
 
@@ -118,11 +119,11 @@ class IntervalChanges:
     returned: Cells
 
     def filled(self, cells: Cells) -> Cells:
-        """Returns the area in which the second action must be to act on the content of `cells`.
+        """Returns the area in which an action on the content of `cells` can take place.
 
-        A pointer may also be between the lines and columns of this content. Keys may act anywhere
-        in the window with this content. Only the columns of this window are known, so the area for
-        keys has the full height of the screen.
+        For a pointer, the area includes the gaps between the lines and columns of the content. Keys
+        act on the whole window. The cells show only the width of the window, so the area for keys
+        has the full height of the screen.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -170,8 +171,7 @@ def _appeared(
 ) -> float | None:
     """Returns when new content at the place of the second action came to rest.
 
-    Returns None if there is no such content.
-    This is case 1 of `rest_after_answer`.
+    Returns None if there is no such content. This is case 1 of `rest_after_answer`.
     """
     changed = np.zeros_like(place)
     for _, cells in late:
@@ -190,7 +190,7 @@ def _appeared(
     if _is_hover_effect(last, changes.hovered) or _goes_on(changes, late, region):
         return None
     earlier = union((cells for time, cells in late if time < rest - TOGETHER_S), place)
-    # A pale placeholder may be noticed only by its shimmer, which causes earlier changes.
+    # A pale placeholder may be too faint to detect, but its shimmer changes the same cells earlier.
     had_placeholder = answered_at_once or is_notable(earlier & last)
     is_new = had_placeholder and is_notable(new) and rest - changes.interval.since >= PAUSE_S
     return _in_time(changes, rest, READING_S if is_new else PAUSE_S)

@@ -17,7 +17,7 @@ BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
 # Accessibility trees leave out the frames of windows.
 REACH_PX = 6
-# Length of the part of a side that is examined, in canvas pixels. It is wider than a few letters.
+# Length of the examined part of a side, in canvas pixels. A few letters are shorter.
 SEGMENT_PX = 48
 # A side is visible if at least this share of the examined pixels shows a border. Chosen by hand on
 # the recordings of benchmarks/truth.

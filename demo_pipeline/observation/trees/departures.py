@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # with Alt or Command, switch windows
+_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # switch windows with Alt or Command
 # Hotkeys that close a window or a part of it.
 _CLOSING_KEYS = frozenset(
     {
@@ -63,7 +63,7 @@ class Departure:
         if self.place is None:
             return False
         if not window.contains(*self.place):
-            # If the pressed window was closed, the keyboard returned to the window of `focused`.
+            # If the pressed window was closed, the focus returned to the window of `focused`.
             return bool(self.pressed_windows) and not self.pressed_windows & window_boxes(tree)
         is_pressed = focused.box is not None and focused.box.contains(*self.place)
         is_other = self.focused is None or focused.box != self.focused.box

@@ -26,8 +26,8 @@ SAME_PX = 3  # canvas pixels; boxes whose sides differ by at most this count as 
 # Least increase of the contrast across a side, in sums of grey levels, that counts as a ring. Rings
 # increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
-# A ring increases the contrast at least this many times as much as any change of another element.
-# Otherwise, several elements were redrawn.
+# Least ratio of the increase at a ring to the increase at any other element. With a smaller ratio,
+# several elements were probably redrawn.
 RING_LEAD = 2.0
 STILL_SIDE = 24  # pixels; smaller elements may have no content inside their ring
 # Pixels that differ from the background are called ink. An element is new if the earlier screenshot
@@ -35,7 +35,9 @@ STILL_SIDE = 24  # pixels; smaller elements may have no content inside their rin
 STILL_SHARE = 0.25
 DRAWN_SHARE = 0.5  # largest change in an element with the same content, as a share of its ink
 WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
-LIT_LEVELS = 20  # grey levels by which the background of a lit choice differs from the others
+# Least difference between the background of a lit choice and the median background of the choices,
+# in grey levels.
+LIT_LEVELS = 20
 ALIKE_LEVELS = 8  # backgrounds count as equal if they differ by at most this many grey levels
 # Least number of choices in a list with a lit choice. If there are only two, either may be lit.
 FEWEST_CHOICES = 3
@@ -195,9 +197,9 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns the index of the only choice of a list with a different background.
+    """Returns the index of the highlighted choice of a list, the only one with another background.
 
-    Returns None if no choice or several choices have a different background, or if the list is too
+    Returns None if no choice or several choices have another background, or if the list is too
     short.
     """
     differences = _background_differences(screenshot, boxes)

@@ -2,7 +2,7 @@
 
 The order of windows in the tree, or the recorder's own hit test, tells which window is in front.
 frames/scan_comparisons.py adds evidence from the video. This module also finds the element that a
-scan calls focused.
+scan calls focused. The position of a node is its index in the tree's document order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from demo_pipeline.recording.logged_scans import normalised
 # Logged roles of windows on Windows and macOS, whose trees list windows from front to back.
 _ORDERED = frozenset({"window", "pane"})
 _DESKTOP_PANE = "Program Manager"  # name of the pane with the desktop's icons on Windows
-_PAGES = frozenset({"document", "documentweb", "documentframe"})  # logged roles
+_PAGES = frozenset({"document", "documentweb", "documentframe"})  # logged roles of documents
 _CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}  # logged roles of scrolled containers
 _IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # roles that cover other branches of a tree
 TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
@@ -38,7 +38,7 @@ _CONTROLS = TEXT_ROLES | {
     "tablecell",
     "icon",
 }
-_THUMB = "thumb"  # logged role of the part of a slider or scroll bar that is dragged
+_THUMB = "thumb"  # logged role of the draggable part of a slider or scroll bar
 _HAVE_THUMBS = frozenset({"slider", "scrollbar"})
 # A panel that covers at least this share of its window or the screen is never a target.
 WHOLE_WINDOW_SHARE = 0.97
@@ -88,7 +88,7 @@ def node_at(
 
 
 def _visible_nodes_at(tree: StepTree, x: float, y: float) -> list[int]:
-    """Returns the positions of the visible nodes at a point, without windows and the desktop."""
+    """Returns the tree positions of the visible nodes under a point, except windows and desktop."""
     return [
         position
         for position in positions_at(tree, x, y)
@@ -132,9 +132,9 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     node is in front, if each node of the other branches surrounds this node or comes earlier in
     document order. Documents are drawn in document order.
 
-    Returns None if it is unknown which branch is in front. This includes the case that a control of
-    another branch surrounds the smallest node, and the smallest node is not a control. Such a node
-    may be a label that is scrolled out of sight behind the control.
+    Returns None if it is unknown which branch is in front. For example, a control of another branch
+    may surround the smallest node, which is not a control itself. The smallest node may then be a
+    label that is scrolled out of sight behind the control.
 
     Args:
         tree: of the current scan.
@@ -168,8 +168,8 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
 def _popup_depth(tree: StepTree, node: int) -> int:
     """Returns the number of nested popups at a node, which decides what is in front.
 
-    Each menu, menu item and dialog around the node counts, and also the node itself. A list item in
-    a combo box counts too.
+    Menus, menu items and dialogs around the node count, and so does the node itself if it is one of
+    them or a list item in a combo box.
     """
     depth = 0
     for outer in (node, *ancestors(tree, node)):
@@ -323,8 +323,8 @@ def _is_paragraph(tree: StepTree, position: int) -> bool:
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    This is so if a scrollable container around the node does not contain the point. A point on the
-    border is in the container, because scaled boxes are rounded to whole units. Items of menus are
+    It is out of sight if a scrollable container around the node does not contain the point. A point
+    on the border counts as inside, because scaled boxes are rounded to whole units. Menu items are
     hidden only by documents, because an open menu is drawn over other containers.
     """
     is_in_menu = False
@@ -340,9 +340,9 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 
 
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
-    """Returns whether a node is a menu title in an invisible menu bar, which has no area.
+    """Returns whether a node is a menu title in an invisible menu bar.
 
-    LibreOffice lists such a menu bar if the desktop's toolkit draws another one.
+    An invisible menu bar has no area. LibreOffice lists one if the desktop's toolkit draws another.
     """
     parent = tree.parents[position]
     if parent < 0 or tree.roles[parent] != "menubar":
@@ -357,7 +357,7 @@ def is_desktop(tree: StepTree, position: int) -> bool:
 
 
 def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
-    """Returns the positions of the outermost visible windows under a point in event space."""
+    """Returns the tree positions of the outermost visible windows under a point (event space)."""
     windows: list[int] = []
     for position in tree.windows:
         box = tree.box(position)
@@ -409,7 +409,7 @@ def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
 
 
 def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
-    """Returns the positions of the nodes whose box contains a point, in document order."""
+    """Returns the tree positions of the nodes whose box contains a point, in document order."""
     left, top, width, height = tree.boxes.T
     inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
     positions: list[int] = np.flatnonzero(inside).tolist()
@@ -417,7 +417,7 @@ def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
 
 
 def positions_of(tree: StepTree, box: PixelBox | None) -> list[int]:
-    """Returns the positions of the nodes that have exactly this box."""
+    """Returns the tree positions of the nodes that have exactly this box."""
     if box is None:
         return []
     positions: list[int] = np.flatnonzero((tree.boxes == box).all(axis=1)).tolist()
@@ -430,7 +430,7 @@ def area(box: PixelBox | None) -> float:
 
 
 def raw_role(tree: StepTree, position: int) -> str:
-    """Returns the logged role of a node, spelled uniformly by `normalised`."""
+    """Returns the logged role of a node in the uniform spelling of `normalised`."""
     return normalised(tree.raws[position].role or "")
 
 

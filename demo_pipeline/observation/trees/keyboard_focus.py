@@ -150,18 +150,15 @@ class KeyboardFocus:
     def __init__(self) -> None:
         # The last time at which the focus may have moved, epoch milliseconds.
         self._since_ms = float("-inf")
-        # The elements that may have the focus since then (empty if unknown), and how they were
-        # found.
+        # Boxes of the elements that may have had the focus since then; empty if unknown.
         self._stop: TabStop = ()
-        self._method = "last_click"
+        self._method = "last_click"  # how these elements were found, see `FoundTarget.method`
         self._departure: Departure | None = None
-        # Whether an action may have opened a menu, and whether this was done by keys, such as Alt
-        # and a letter.
-        self._menu_opened = False
-        self._opened_by_keys = False
+        self._menu_opened = False  # whether an action may have opened a menu
+        self._opened_by_keys = False  # whether keys did so, such as Alt with a letter
         self._menu: PixelBox | None = None  # box of the menu whose title was clicked
         self._list: PixelBox | None = None  # box of the combo box whose list may be open
-        # Where typed text appeared last, if the tree had no field there; video pixels.
+        # Places (video pixels) where typed text last appeared outside all fields of the tree.
         self._text_places: Sequence[ChangedBox] = ()
         # Boxes of the dialogs that were open at `_since_ms`; None if they are unknown.
         self._dialogs: frozenset[PixelBox | None] | None = None
@@ -170,7 +167,7 @@ class KeyboardFocus:
         self._pointer: Point | None = None
         self._is_click_known = True
 
-    def target(  # noqa: PLR0917 - everything that the focus is concluded from
+    def target(  # noqa: PLR0917 - all evidence about the focus
         self,
         action: Action,
         tree: StepTree,
@@ -278,8 +275,8 @@ class KeyboardFocus:
             field is None
             and focused is not None
             and claimed.method == "focused"
-            # For an element that cannot show text, the text may be in a terminal in front of the
-            # element's window.
+            # If the element cannot show text, the person may have typed into a terminal in front of
+            # the element's window.
             and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
@@ -372,8 +369,8 @@ class KeyboardFocus:
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
         """Returns whether a scan may be right about the focus despite the last departure.
 
-        On Windows and macOS, scans are always right after a departure, because only one element of
-        the whole desktop has the focus.
+        On Windows and macOS, every scan that began after the departure is trusted, because only one
+        element of the whole desktop has the focus.
 
         Args:
             tree: of the scan.
@@ -400,7 +397,8 @@ class KeyboardFocus:
     def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
         """Returns the focusable element that got a focus ring, or that still has the last ring.
 
-        An element under the pointer is left out if its role may change its look there.
+        Buttons, links and similar elements under the pointer are left out, because hovering may
+        change how they look.
         """
         around_fields, _ = text_fields(tree)
         focusable = [
@@ -533,7 +531,8 @@ class KeyboardFocus:
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
         """Returns whether an open menu or dialog receives the keys instead of the element.
 
-        This is so if an action opened a menu. Escape goes to any open menu or dialog.
+        A menu that an action opened receives all keys. Any other open menu or dialog receives only
+        Escape. An element inside a menu or dialog is never behind one.
         """
         if not self._menu_opened and "esc" not in action.keys:
             return False
@@ -567,9 +566,11 @@ class KeyboardFocus:
                 self._stop = ()
 
     def _record_click(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Records that a clicked element has the focus, if elements of its role get it by a click.
+        """Records which element has the focus after a click.
 
-        A click on a combo box or a menu opens a list, and the list then has the focus.
+        A clicked text field, check box, radio button or slider gets the focus. A click on a combo
+        box or a menu opens a list, and the list then has the focus. After other clicks, the focus
+        is unknown.
         """
         field = None if target is None else text_node_around(tree, target)
         if target is not None and target.role in _FOCUSED_BY_CLICK:
@@ -674,7 +675,10 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button of a tool bar, whose frame shows that it is on."""
+    """Returns whether a node is a button in a tool bar.
+
+    The frame of such a button may show that the tool is on, not that the button has the focus.
+    """
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))

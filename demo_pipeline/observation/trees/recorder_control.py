@@ -57,8 +57,7 @@ def actions_on_recorder(
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
     """Returns the names of recorder windows that the task does not mention.
 
-    If the task mentions a recorder, the recorder is a subject of the task, and clicks on it are
-    part of the demonstration.
+    If the task mentions a recorder, clicks on the recorder are part of the demonstration.
     """
     quest = meta.quest
     texts = [meta.title, meta.description]

@@ -35,7 +35,7 @@ LARGEST_TARGET_SHARE = 0.05
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
 _MAY_BE_EMPTY = "tablecell"  # role whose name may be meant only for screen readers
-COVER_STEP = 8  # distance of the points at which covering is tested, in units of event space
+COVER_STEP = 8  # distance between the points at which covering is tested, in event space
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,10 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree, or lenient reading found no usable element."""
+    """Returns whether a scan has no tree.
+
+    A tree that was read leniently counts only if it has at least one usable element.
+    """
     return scan.tree is None or (lenient and not scan.tree)
 
 

@@ -3,7 +3,8 @@
 A text counts as a password in two cases:
 
 - The accessibility tree marks the field as a password field. AT-SPI has the role `password text`,
-  UI Automation has IsPassword, macOS has secure text fields, and HTML has the input type.
+  UI Automation has IsPassword, macOS has secure text fields, and HTML has inputs of the type
+  `password`.
 - The screenshots show that a row of equal dots appeared in place of letters.
 
 The package `privacy` removes other private texts, which it finds by patterns and by users' word

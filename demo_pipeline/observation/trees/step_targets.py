@@ -116,8 +116,8 @@ class StepTargets:
         evidence: evidence from the video.
         changes_ms: times at which much of the screen changed, epoch milliseconds.
         actions: the actions of the demonstration, in order.
-        screenshots: the screenshot of each action. Without screenshots, no focus rings and
-            highlighted choices are found.
+        screenshots: the screenshot of each action. Without screenshots, no focus rings or
+            highlighted choices can be found.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly took place in a window, with the title of the tree.
+        """Returns whether an action certainly took place in a window with the title in the tree.
 
         After the scan began, the title bar must not have changed, and nothing may have opened over
         the place of a press. On Linux, windows without an accessibility tree may cover the window.
@@ -297,7 +297,7 @@ class StepTargets:
         return contradictions_of(tree, since, lambda: self._previous_tree(tree, current))
 
     def _is_change_at(self, action: Action, tree: StepTree) -> bool:
-        """Returns whether a mouse button was pressed near a change after the end of the scan."""
+        """Returns whether the screen changed near a mouse press after the scan ended."""
         since = self._since_scan.get(action.action_index)
         if since is None or since.ended is None:
             return False
@@ -351,14 +351,15 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element is still on the screen although it was redrawn.
 
-        It was redrawn between the start of the scan and the press. It is still there in three
-        cases:
+        The element was redrawn between the start of the scan and the press. It is still on the
+        screen in three cases:
 
-        - It was only highlighted: no content of the screen changed at the element or near the
-          press.
-        - Nothing changed there after the scan ended, the previous scan has the element too, and the
-          screen looked the same at the time of the previous scan.
-        - Nothing changed there after the scan ended, and the element appeared during the scan.
+        - The element was only highlighted: no content of the screen changed at the element or near
+          the press.
+        - Nothing changed at the element after the scan ended, the previous scan has the element
+          too, and the element looks as it did at the time of the previous scan.
+        - Nothing changed at the element after the scan ended, and the element appeared during the
+          scan.
         """
         began = None
         ended = None
@@ -384,7 +385,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether it is certain that nothing changed at an element and near the press."""
+        """Returns whether it is certain that nothing changed at an element or near the press."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -420,7 +421,7 @@ def _is_changed_at(
     Args:
         tree: the tree that contains the element.
         target: the element.
-        changes: the changes of the screen. None, for unknown changes, counts as no change.
+        changes: the changes of the screen. None means unknown, and counts as no change.
         beside: distance to the left and right of the element within which changes count too, in
             video pixels.
     """

@@ -132,7 +132,7 @@ _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # a tree with fewer nodes with an area shows almost nothing of an application
+SPARSE_NODES = 5  # nodes with an area; a tree with fewer shows almost nothing of an application
 
 States = tuple[str, ...]
 
@@ -351,7 +351,7 @@ class StepTree:
         return None if math.isnan(box.x) else box
 
     def element(self, position: int) -> Element:
-        """Returns the node at a position."""
+        """Returns a node, given its position in the tree."""
         [x], [y], [width], [height] = _bounds(self.boxes[position : position + 1], self.canvas)
         return Element(
             position,

@@ -33,9 +33,10 @@ HOLDS_FOCUS = frozenset(
 CHOICES = frozenset({"menuitem", "listitem", "treeitem"})
 _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
-"""The boxes of the elements of which a press of Tab reaches one.
+"""A place that the Tab key reaches, as the boxes of its elements.
 
-A stop is a single element, or a group of radio buttons, of which Tab reaches the selected one.
+A Tab stop is a single element or a group of radio buttons. In a group, Tab reaches the selected
+radio button.
 """
 
 
@@ -78,7 +79,7 @@ def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
     for node in focusable:
         role = tree.roles[node]
         box = tree.box(node)
-        # Tab stops at the parts of a date field, but not at the field itself.
+        # The Tab key reaches the parts of a date field, but not the field itself.
         is_date = role in TEXT_ROLES and node in with_focusable_parts
         if box is None or is_date or role in _CONTAINERS:
             continue
@@ -92,7 +93,10 @@ def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
 
 
 def _page_with(tree: StepTree, stop: TabStop) -> int | None:
-    """Returns the position of the innermost document around a Tab stop; None without a document."""
+    """Returns the tree position of the innermost document around a Tab stop.
+
+    Returns None if the Tab stop is in no document.
+    """
     for box in stop:
         for node in positions_of(tree, box):
             for outer in ancestors(tree, node):

@@ -23,7 +23,7 @@ from demo_pipeline.observation.trees.hit_test import is_desktop
 from demo_pipeline.observation.trees.scans import Bools
 from demo_pipeline.observation.trees.step_tree import StepTree
 
-# Roles of elements whose content may change without a contradiction to the tree.
+# Roles of elements whose content may change without contradicting the tree.
 OWN_CONTENT = frozenset(
     {
         "textfield",
@@ -164,10 +164,10 @@ def contradictions_of(
 ) -> Sequence[Contradiction] | None:
     """Returns the places where the screenshot contradicts a tree; None if they were not compared.
 
-    The screen may change while a scan runs. If the screen differed from the screenshot only at the
-    start or only at the end of the scan, the scan may have read each place before or after the
-    change. If the tree differs at a place from the previous tree, the scan read the place after the
-    change.
+    The screen may change while a scan runs. If the screenshot differs from the screen at the start
+    of the scan but not at its end, or the other way round, the scan may have read a place before or
+    after the change. If the tree differs at this place from the previous tree, the scan read the
+    place after the change.
 
     Args:
         tree: the tree of the step.
@@ -279,9 +279,9 @@ def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
 
 
 def _lines_of_popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
-    """Returns the first lines of text below each other that together are as large as a menu.
+    """Returns the first group of successive lines of text that is as large as a menu.
 
-    Returns an empty sequence if there are no such lines.
+    Returns an empty sequence if there is no such group.
     """
     stack: list[ChangedBox] = []
     for region in sorted(regions, key=lambda region: region[1]):

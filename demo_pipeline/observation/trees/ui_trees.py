@@ -134,7 +134,7 @@ TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
-def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
+def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the stages
     log: Path,
     platform: str,
     events_folder: Path,
@@ -152,8 +152,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         actions_folder: output of the `actions` stage.
         evidence: evidence from the video.
         out: the folder to write to.
-        shots: the screenshot of each action. Without screenshots, no focus rings and highlighted
-            choices are found.
+        shots: the screenshot of each action. Without screenshots, no focus rings or highlighted
+            choices can be found.
 
     Returns:
         The summary of the stage.
@@ -332,8 +332,8 @@ def _row(
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
     """Returns the value of the column `freshness`.
 
-    It is `unreadable` for an unusable tree, `sparse` for a sparse tree, and else the freshness of
-    the scan.
+    The value is `unreadable` for an unusable tree, and `sparse` for a sparse tree. Otherwise, it is
+    the freshness of the scan.
     """
     if current.scan is None:
         return current.freshness
@@ -492,7 +492,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that our hit tests agree with the recorder's own hit tests (`queries.cursor`).
+    """Checks that our hit tests agree with the recorder's own hit tests at the pointer.
 
     They must agree in at least `MIN_CURSOR_SHARE` of the scans.
     """

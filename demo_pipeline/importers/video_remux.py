@@ -33,7 +33,7 @@ _OPTIONS = {
 _FIRST_OTHER_UNIT = 32  # units with this type or a higher one are not slices
 _KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
-_ROUNDING_S = 0.0015  # equal times differ by at most this: Matroska rounds to milliseconds
+_ROUNDING_S = 0.0015  # seconds; times this close are the same, because Matroska rounds them to ms
 
 
 class VideoFacts(NamedTuple):

@@ -213,7 +213,8 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-# Maximum relative difference of the horizontal and the vertical scale from video and monitor size.
+# Maximum relative difference between two ratios: width of the video to width of the monitor, and
+# height of the video to height of the monitor.
 SAME_SHAPE = 0.02
 # An event scale fits if it puts at least this share of the pointer's logged positions inside the
 # video.

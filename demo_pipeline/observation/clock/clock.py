@@ -38,8 +38,8 @@ class ClockShift(NamedTuple):
     Attributes:
         from_ms: the first event time that is corrected, epoch milliseconds. The correction holds
             until the next shift.
-        shift_ms: is added to event times. The sum is the time that the clock would show if nobody
-            had set it.
+        shift_ms: offset that is added to event times. The sum is the time that the clock would show
+            if nobody had set it.
     """
 
     from_ms: float

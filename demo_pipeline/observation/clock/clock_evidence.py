@@ -1,4 +1,4 @@
-"""Finds the clock by pointer moves, typing or clicks, compared with the pixels that changed.
+"""Finds the clock by comparing pointer moves, typing or clicks with the pixels that changed.
 
 A *lag* is the time by which the video began later than the documented clock says. Each search tries
 many lags and returns the clock for the lag that explains the changed pixels best.
@@ -27,8 +27,8 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
 _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidence
-# The same minimum if repeated frames are left out. With a lower limit, a video fitted the log of
-# another video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
+# Minimum number of moves if repeated frames are left out. With a lower limit, a video fitted the
+# log of another video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
@@ -98,8 +98,8 @@ def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
 
     Args:
         changes: the changed cells between the frames, with or without repeated frames.
-        differing: the changed cells without repeated frames. The test whether the moves are
-            confirmed by more than chance uses only these, because repeated frames show no move.
+        differing: the changed cells without repeated frames. Only they are used to test whether
+            moves are confirmed by chance, because repeated frames show no move.
         track, documented, scales, search_s: arguments of `clock_from_pointer`.
         min_moves: lags with fewer moves between the frames are not evidence.
     """
@@ -312,7 +312,7 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
 
 MIN_KEYS = 12  # minimum number of keys that counts as evidence
 _BAND = 3  # rows of cells in a band of the screen; a line of text has about as many
-_RESTLESS = 0.3  # share of the time; a band that changes more often does not change by typing
+_RESTLESS = 0.3  # share of the time; a band that changes more often is not changed by typing
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
 # seconds and on windows of 10 seconds. With the keys of the same video a lag was found in 10 of 11,
@@ -523,9 +523,9 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
 
 
 _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_AROUND_PX = 48.0  # video pixels from a click within which a button's pressed state shows
+_AROUND_PX = 48.0  # video pixels around a click in which a button's pressed state is visible
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
-_QUIET_S = 0.5  # seconds without a change around the click that precede a reaction
+_QUIET_S = 0.5  # seconds before a reaction during which nothing changes around the click
 _MIN_PRESSES = 6  # minimum number of presses that counts as evidence
 # The score of a lag is the share of the presses that are followed by a reaction at this lag.
 _MIN_CLICK_SCORE = 0.6  # the best lag needs at least this score

@@ -68,7 +68,7 @@ MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not wo
 MORE_SHARE = 0.2
 DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds
-_NEXT_FRAME_S = 1e-6  # seconds; less than the interval between two frames
+_NEXT_FRAME_S = 1e-6  # seconds that are added to a frame's time to find the frame after it
 
 
 class ClockPart(NamedTuple):
@@ -343,11 +343,11 @@ class ClockSearch:
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
-        The time is divided into equal shares. The first share is left out, because a video that
-        falls behind stays behind, so that later shares show it as well. Every other share yields at
-        most one part. To save decoding, the part starts at the key frame after which enough moves
-        follow soonest. If too few moves follow every key frame, the part starts at the key frame
-        after which most keys are typed.
+        The time is divided into equal shares. The first share is left out: a video that falls
+        behind stays behind, so later shares show the delay, too. Each of these yields at most one
+        part. To save decoding, the part starts at the key frame after which enough moves follow
+        soonest. If too few moves follow every key frame, the part starts at the key frame after
+        which most keys are typed.
         """
         if end - begin < WORTH_S:
             return []

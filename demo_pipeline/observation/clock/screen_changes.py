@@ -484,7 +484,7 @@ class _CanvasEvidence:
         """Returns the redraw in which the screen may have changed its size.
 
         The redraw lies between the last move that the old state explains better and the first move
-        that the new state explains better. Several large redraws in this time are joined to one.
+        that the new state explains better. Several large redraws in this time are joined into one.
         If there is no redraw, the share of the result is 0.
 
         Args:

@@ -136,9 +136,9 @@ class BorderPresses:
     def _test(self, action_index: int, place: Point, time_ms: float) -> _PointerTest | None:
         """Returns the test for an action at a place on the border.
 
-        Even if the clock is off by its whole uncertainty, the frames of the test lie before the
-        pointer comes near, or while it is at the place. Returns None if there are no such frames,
-        or if the place is not on the border.
+        Even if the clock is off by its whole uncertainty, each frame of the test shows a time
+        before the pointer comes near, or a time at which it is at the place. Returns None if there
+        are no such frames, or if the place is not on the border.
 
         Args:
             action_index: row of actions.parquet.

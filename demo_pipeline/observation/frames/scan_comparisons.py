@@ -36,7 +36,7 @@ ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larg
 # The highlight of an element in which a menu may open covers more than 1 / HIGHLIGHT_PARTS of the
 # element's area. The value is an estimate.
 HIGHLIGHT_PARTS = 4
-BEYOND_PX = 8  # maximum video pixels that a highlight reaches beyond its element; an estimate
+BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
 # Video pixels. A changed area within this distance to the left or right of the press may be the
 # highlight of a menu item. The area need not contain the press, because 48 pixels around the
 # pointer are ignored.

@@ -27,9 +27,9 @@ UNSTEADY_SHARE = 0.1
 class StopEffect:
     """The observer that looks for an effect of the last action until the end of the video.
 
-    Any change of the screen is an effect, however small. Cells away from the pointer that already
-    changed right before the press are ignored, because they may show a text cursor, a clock or a
-    spinner. If the action is a shortcut, changes around the pointer are ignored, too.
+    Any change of the screen is an effect, however small. Cells that already changed right before
+    the press may show a text cursor, a clock or a spinner. They are ignored, except around the
+    pointer. If the action is a shortcut, changes around the pointer are ignored, too.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of

@@ -63,7 +63,7 @@ from demo_pipeline.settings import ActionSettings
 STOP_SHORTCUT = "stop_shortcut"
 # Reason in ledger.parquet for the events of text that was typed and then erased.
 TYPED_AND_ERASED = "typed_and_erased"
-# Least number of modifiers in a shortcut that stops a recorder. A shortcut with fewer modifiers
+# Minimum number of modifiers in a shortcut that stops a recorder. A shortcut with fewer modifiers
 # could belong to any program.
 STOP_MODIFIERS = 2
 # Keys that may stop a recorder even without modifiers.
@@ -135,7 +135,7 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns the times of texts that are in no action because they were typed and erased again.
+    """Returns the times of texts that no action contains, because they were typed and then erased.
 
     Args:
         actions_folder: output of the `actions` stage.
@@ -264,9 +264,9 @@ def _without_pauses(actions: Sequence[Action]) -> list[Action]:
 
 
 def _flag_border_runs(actions: Sequence[Action], inputs: Sequence[Input]) -> None:
-    """Flags actions after the pointer moved along the border of the logged area.
+    """Flags the actions before which the pointer moved along the border of the logged area.
 
-    Such actions may have been on another display, beyond this border.
+    These actions may have happened on another display, beyond this border.
     """
     border_events = after_border_runs(inputs)
     for action in actions:

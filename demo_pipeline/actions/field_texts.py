@@ -65,8 +65,7 @@ class Field:
 
     Attributes:
         role: role of the element, as returned by `normalised`.
-        place: path from the root of the tree to the field, as the index of each ancestor and of
-            the field among the children of its parent.
+        place: path from the root of the tree to the field, as child indexes.
         box: left, top, width and height in event space; NaN if unknown.
         name: name of the element.
         text: value of the element; for a focused element without a value, its name.
@@ -175,7 +174,7 @@ class ScanFields:
 
 
 def _fields_of(scan: RawScan, platform: str) -> Iterator[Field]:
-    """Yields the visible fields of a scan, except password fields."""
+    """Yields the input fields of a scan, except password fields and very long texts."""
     nodes, _, parents = scan.flatten()
     places: list[tuple[int, ...]] = []
     children = [0] * len(nodes)

@@ -49,7 +49,7 @@ class _HeldModifier:
 
 
 class ModifierTracker:
-    """Reads the events of modifiers in time order.
+    """Tracks which modifiers are held, by reading their events in time order.
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
@@ -284,7 +284,7 @@ class _KeyPress:
 
 
 class KeyboardReader:
-    """Reads the keydown and keyup events in time order.
+    """Turns keydown and keyup events, which it reads in time order, into gestures.
 
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.

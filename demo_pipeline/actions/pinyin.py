@@ -6,7 +6,7 @@ if neither the locale nor an accessibility scan shows the language of the person
 
 import re
 
-# Least number of syllables of a Pinyin text (chosen by hand). A text with fewer syllables may be a
+# Minimum number of syllables of a Pinyin text (chosen by hand). Fewer syllables may be a
 # coincidence: "note" could be two Pinyin syllables, and "banana" three.
 FEWEST_SYLLABLES = 4
 _SYLLABLE = re.compile(
@@ -42,7 +42,7 @@ def may_be_pinyin(text: str) -> bool:
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """Returns the least number of Pinyin syllables that form a word, or None if none do."""
+    """Returns the minimum number of Pinyin syllables that form a word, or None if none do."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

@@ -35,7 +35,7 @@ _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 @dataclass
 class Repairs:
-    """The changes that the passes made.
+    """The changes that the passes of `repair` made to the inputs.
 
     Attributes:
         dropped: line number → reason, for every input that was dropped.
@@ -120,9 +120,9 @@ def _identity(item: Input) -> Hashable:
 
 
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
-    """Returns the factor of each kind of event, given how many groups of each size it has.
+    """Returns how many times the hooks logged each event (the factor), for each kind of event.
 
-    Key presses that were logged twice prove nothing, because a stalled recorder gives all
+    `sizes` is a result of `_group_sizes`. Key presses that were logged twice prove nothing, because a stalled recorder gives all
     auto-repeats the same time. The factor of key presses is used only if key releases were logged
     several times too. If there are too few releases, all other kinds of events decide.
     """
@@ -190,9 +190,10 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """Returns the factor of a kind of event, or None if the groups are too few or disagree.
+    """Returns how many times the hooks logged each event of a kind, judging by its groups.
 
-    `sizes` maps the size of a group to the number of such groups.
+    Returns None if there are too few groups, or if the groups disagree. `sizes` maps the size of a
+    group to the number of such groups.
     """
     total = sizes.total()
     if total < MIN_GROUPS:
@@ -470,7 +471,7 @@ def fill_positions(
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
     The added position is the last logged position. Before the first logged position, the next
-    logged position is taken.
+    logged position is used.
 
     Recorders on macOS log no moves while a button is held. There, a release gets the next logged
     position if the press was a drag, see `_drag_end`. Such a drag has no path.

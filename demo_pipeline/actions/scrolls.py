@@ -39,12 +39,12 @@ MANY_NOTCHES = 30
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # notches are rounded to this many decimals, because sums of fractions are not exact
-# Least share of scrolls that must agree on the sign of the wheel. Also the least share of the
+# Minimum share of scrolls that must agree on the sign of the wheel. Also the minimum share of the
 # frames with motion that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
-# Least number of scrolls that can overrule the rule. A single scroll may be a mistake.
+# Minimum number of scrolls that can overrule the rule. A single scroll may be a mistake.
 MIN_VOTES_AGAINST_RULE = 2
-# Least number of frames that show a horizontal scroll. A single frame may be a mistake.
+# Minimum number of frames that must show a horizontal scroll. A single frame may be a mistake.
 MIN_SIDEWAYS_FRAMES = 2
 OVERRIDE = "override"  # value of `wheel_method`: a setting decided the sign
 EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
@@ -518,8 +518,8 @@ def _bursts(
     """Divides the wheel events of a recording into bursts.
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
-    move of the pointer. A burst below half a notch would not be enough for an action, so it goes on
-    after longer breaks, if they are shorter than `pause_ms`.
+    move of the pointer. A burst of less than half a notch is too small for an action, so breaks
+    shorter than `pause_ms` do not end such a burst.
 
     Args:
         gestures: gestures in time order.

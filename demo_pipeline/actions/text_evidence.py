@@ -34,8 +34,8 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 
 # Number of scans after the typing that are searched for the text. Recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-# Least number of characters of a text that may be a part of the text that the field gained. A
-# shorter text must be equal to the gained text.
+# Minimum length of a typed text that may be only a part of the text that a field gained. A shorter
+# text must be equal to the gained text.
 SHORTEST_SOUGHT = 3
 # Maximum number of characters that a field gains for each typing event. Input methods write fewer.
 MOST_GAINED = 4

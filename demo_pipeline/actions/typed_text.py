@@ -65,7 +65,7 @@ class TypedPart:
 
 @dataclass
 class _Typed:
-    """A part of a text that a Backspace erases at once.
+    """A part of a text that a single Backspace erases.
 
     Attributes:
         text: a character with its combining marks; empty for a dead key or an unknown character.
@@ -179,7 +179,7 @@ class TypedText:
 
 
 def _erasable(text: str) -> Iterator[str]:
-    """Divides a text into the parts that a Backspace erases at once.
+    """Divides a text into parts, each of which a single Backspace erases.
 
     Each part is a code point with the combining marks after it.
     """

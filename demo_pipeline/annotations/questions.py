@@ -22,7 +22,7 @@ from demo_pipeline.desktopd.trajectory_reader import StepFiles
 from demo_pipeline.trajectories.overlay import Picture, draw_action
 
 _IMAGE_SIZE = (1280, 720)  # size of screenshots in a request, reduced from 1920 x 1080 pixels
-_CUT_OUT_SIZE = (640, 360)  # least size of the region around an action, before magnification
+_CUT_OUT_SIZE = (640, 360)  # minimum size of the region around an action, before magnification
 _MAGNIFIED_SIZE = (1280, 720)  # size of this region after magnification
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step

@@ -61,7 +61,7 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
         views: SQL views over all outputs of the store. Empty for a stage that needs no views.
-        published: name → current version of an output, if the stage can have several outputs.
+        published: name of an output → its current version, for a stage with several outputs.
         code_version: code version of the stage.
         exports: the state of every training export, for a stage that is built after all exports.
     """

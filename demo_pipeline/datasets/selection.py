@@ -387,7 +387,7 @@ class _LeftOut:
     """A trajectory that no export contains.
 
     Attributes:
-        reason: reason why the trajectory is left out.
+        reason: the key in `Selection.excluded` under which the trajectory is counted.
         split_group: first split group of the trajectory.
     """
 

@@ -122,9 +122,10 @@ def _identity(item: Input) -> Hashable:
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
     """Returns how many times the hooks logged each event (the factor), for each kind of event.
 
-    `sizes` is a result of `_group_sizes`. Key presses that were logged twice prove nothing, because a stalled recorder gives all
-    auto-repeats the same time. The factor of key presses is used only if key releases were logged
-    several times too. If there are too few releases, all other kinds of events decide.
+    `sizes` is the result of `_group_sizes`. Key presses that were logged twice prove nothing,
+    because a stalled recorder gives all auto-repeats the same time. The factor of key presses is
+    used only if key releases were logged several times too. If there are too few releases, all
+    other kinds of events decide.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()

@@ -25,8 +25,8 @@ _WESTERN_EUROPE = frozenset({"uk", "de", "es", "fr", "it"})
 def alt_code_character(digits: str, keyboard: Keyboard) -> tuple[str, bool]:
     """Returns the character that an Alt code types, and whether the character is certain.
 
-    The character is empty if it is unknown. It is uncertain if the code pages that the computer may
-    have used differ, or if the keyboard layout is uncertain.
+    The character is empty if it is unknown. It is uncertain if the number stands for different
+    characters in the possible code pages, or if the keyboard layout is uncertain.
     """
     number = int(digits)
     if not 0 < number <= _LARGEST:

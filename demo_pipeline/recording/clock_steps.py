@@ -49,12 +49,12 @@ CLOCK_STEPS_SCHEMA = described_schema(
 # A line may be earlier than a line before it by up to this many milliseconds, because events can
 # overtake each other in a queue. None of 1,371 lines from the hooks of four recorders exceeded it.
 BACK_MS = 100
-# A block of lines that is late by more than this many milliseconds needs further evidence that it
-# waited in a hook's buffer; without such evidence, the clock was set back.
+# If a block of lines is late by more than this many milliseconds, the clock was set back, unless
+# further evidence shows that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
-LATEST_MS = 10_000  # the longest delay with which a hook writes a line
-# A logged time that is earlier than the start of the recording by more than this was written by a
-# clock with another setting.
+LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
+# If a logged time is more than this many milliseconds before the start of the recording, the clock
+# was set differently when the line was written.
 BEFORE_START_MS = 5_000
 # Times may lie this many milliseconds past the end of the video, because some recorders stop the
 # video seconds before the log.
@@ -74,7 +74,7 @@ _RELEASES = frozenset({EventType.MOUSEUP.value, EventType.KEYUP.value})
 
 
 class ClockStep(NamedTuple):
-    """A row of clock_steps.parquet. `CLOCK_STEPS_SCHEMA` describes the fields."""
+    """A change of the recorder's clock. `CLOCK_STEPS_SCHEMA` describes the fields."""
 
     line: int
     logged_ms: int
@@ -152,9 +152,9 @@ class _Finder:
         ends before the first line whose time is at least as late as all times before `position`.
         Either a hook wrote the lines of the block late, or the clock was set back before the block.
 
-        Each hook writes its own lines in order. Therefore, lines of a hook are late only in
-        comparison with lines of another hook. Lines from a late buffer all fit between two earlier
-        lines, and the line after them has a later time again.
+        Each hook writes its own lines in order, so only lines of different hooks can be out of
+        order. The times of lines from a late buffer all lie between the times of two earlier
+        lines. The first line after the buffer's lines has a later time again.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are
@@ -180,7 +180,7 @@ class _Finder:
         if len(in_order):
             ahead = earliest_overtaken - int(in_order.max())
         if fits and len(overtaken) <= FEW and ahead > BEYOND_MS:
-            return end  # the block is correct; a few lines before it have damaged, later times
+            return end  # the block is in order; the few lines before it have damaged times
         if first < latest_before - LATEST_MS or first + moved_ms < self.start - BEFORE_START_MS:
             return position
         if self._is_other_hook(part_start, position, end):
@@ -260,10 +260,10 @@ class _Finder:
         return ClockStep(item.event_index, time, latest_ms + gap - time, gap)
 
     def _is_twin(self, position: int) -> bool:
-        """Returns whether the line only repeats the previous line, written by a second hook.
+        """Returns whether a second hook logged the same input as the previous line.
 
-        Equal lines of the mouse wheel do not count as repeats, because a wheel often logs the same
-        line several times in a row.
+        Equal lines of the mouse wheel do not count, because a wheel often logs the same line
+        several times in a row.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
@@ -310,8 +310,8 @@ def moved_events(
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
     An accessibility scan may have begun before a clock step although its line comes after the step.
-    If the correction after the step moves a scan far from the last input, the correction before the
-    step is used if it brings the scan closer.
+    With the correction after the step, such a scan would lie far from the last input. It then gets
+    the correction before the step, if this brings it closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0
@@ -344,7 +344,7 @@ def read_clock_steps(folder: Path) -> list[ClockStep]:
 
 
 def clock_step_problems(steps: Collection[ClockStep]) -> list[Problem]:
-    """Returns a problem for each clock step that names the direction and size of the step."""
+    """Returns a problem with the direction and the size of each clock step."""
     remedy = (
         "nothing, if the screenshots after it are right; where the video does not show how far the "
         "clock was set, actions after it are left out"

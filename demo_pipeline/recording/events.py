@@ -239,7 +239,7 @@ def check_line_accounting(folder: Path, log: Path) -> list[Problem]:
 
 
 def check_order(folder: Path) -> list[Problem]:
-    """Checks that events and scans are in the order of the log, each line once."""
+    """Checks that events and scans are in the order of the log, and that no line occurs twice."""
     problems = []
     for name in (EVENTS_FILE, SCANS_FILE):
         table = read_table(folder / name, columns=["event_index", "byte_offset"])

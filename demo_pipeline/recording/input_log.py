@@ -232,8 +232,8 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# A longer line is rejected without being decoded. The longest known scan has 4 MB. A scan with
-# 120,000 elements (about 30 MB) took 1.33 GB of memory until the recording's steps were built.
+# A longer line is rejected without being decoded. The longest known scan has 4 MB. Processing a
+# recording up to its steps took 1.33 GB of memory for a scan with 120,000 elements (about 30 MB).
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
@@ -267,8 +267,8 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
 # A time that is farther than this from the median is damaged, because recordings take minutes, and
 # a wrong time zone shifts all times by less than a day.
 DAY_MS = 24 * 3600 * 1000
-# Larger logged times are cut to this, because an integer of hundreds of digits does not fit into a
-# float.
+# Larger logged times are clamped to this value, because an integer of hundreds of digits does not
+# fit into a float.
 _FAR = 1e30
 # Maximum number of times kept to compute the median. In a longer log, only every n-th time is kept.
 _MAX_TIMES = 2**16
@@ -320,12 +320,12 @@ class TimeScale:
 
     Attributes:
         unit: the unit that most lines use.
-        median_ms: median of all times, epoch milliseconds. None if it is unknown or before 2014;
-            most times of such a log are wrong, so single damaged times cannot be recognised.
+        median_ms: median of all times, epoch milliseconds. None if it is unknown, or if it is
+            before 2014: most times are wrong then, so single damaged times cannot be recognised.
         origin_ms: epoch milliseconds of the logged time 0. This is the start of the recording if
             the logged times count from there, otherwise 0.
-        back_ms: the largest difference by which an input line's time is earlier than the time of an
-            input line before it, milliseconds.
+        back_ms: the largest difference between the latest time so far and the time of an input
+            line, milliseconds; 0 if the times of all input lines are in order.
         last_ms: the latest time of an input line, epoch milliseconds.
     """
 
@@ -475,8 +475,8 @@ class _Envelope(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-# Half of a surrogate pair, in the two ways in which recorders in Python write it: as an escape or
-# as three bytes. JSON decoders accept neither.
+# Half of a surrogate pair, which recorders written in Python log as an escape sequence or as three
+# bytes. JSON decoders accept neither.
 _HALF = re.compile(
     rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"'
     rb'(?:\s*,\s*"actual_char"\s*:\s*null)?',

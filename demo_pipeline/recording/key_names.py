@@ -5,7 +5,8 @@ This module contains:
 - The key names that recorders log on each platform, for the US and UK keyboards. The other
   keyboards are in keyboard_layouts.py.
 - The usual keyboard layout of a locale, and the characters for which this layout is uncertain.
-- The rule for which logged names may be shown to people. A name in no table may be private text.
+- The rule for which logged names may be shown to people. A name that no table contains may be
+  private text.
 - The parser for the logged field `actual_char`, the typed character. Newer recorders log the
   character itself, an empty string, or Rust's debug print of a `UnicodeInfo` of the crate rdev.
 
@@ -95,10 +96,10 @@ _LEVEL3_OF_X = "Unknown(92)"
 # example, Ctrl with the key of the Cyrillic letter es is Ctrl+C.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → logged name → unshifted character. The table contains the names that
+# (layout, platform) → logged name → unshifted character. The table corrects names that
 # `_SYMBOLS` maps to a wrong character. Recorders on Linux and macOS name a key by its place,
 # recorders on Windows by its character. On a Mac, a name stands for a key code. `BackQuote` is key
-# code 50 and types ` even on keyboards that have this key next to the left Shift. `IntlBackslash`
+# code 50 and types `, even on keyboards that have this key next to the left Shift. `IntlBackslash`
 # is key code 10, which exists only on keyboards with an extra key left of the 1.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
@@ -262,7 +263,7 @@ _UNUSED_NAMES = _words("""
 
 
 def platform_of_keys(names: Iterable[str]) -> str:
-    """Returns the platform whose recorders log these key names, or empty if it is uncertain.
+    """Returns the platform whose recorders log these key names, or an empty string if uncertain.
 
     Recorders on Windows use different names than recorders on macOS and Linux. The names are the
     same on macOS and Linux, but only a Mac has the key `Function`.
@@ -345,9 +346,10 @@ _TRADITIONAL = _words("TW HK MO")
 
 
 def input_method_of(locale: str) -> str:
-    """Returns the language of a locale if it is typed with an input method, otherwise empty.
+    """Returns the language of a locale if it is typed with an input method.
 
-    The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese.
+    The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese. It is an empty string
+    for all other languages.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None or match[1].lower() not in _INPUT_METHODS:
@@ -547,7 +549,7 @@ def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharact
 
 
 def begins_pair(half: str) -> bool:
-    """Returns whether a lone surrogate is the first half of a character."""
+    """Returns whether a lone surrogate is the first half of a surrogate pair."""
     return half < chr(_LOW_HALF)
 
 
@@ -567,9 +569,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _is_one_key(text: str) -> bool:
-    """Returns whether a single key press may have typed `text`, which is not a single character.
+    """Returns whether one key press may have typed a text that is not a single character.
 
-    A word or a key name is more than a single key press can type.
+    One key press can type an accent and another character, but not a word or a key name.
     """
     if not text.isascii():
         return len(text) <= MAX_CODE_POINTS

@@ -255,9 +255,9 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type.
 
-    The text is a letter with an accent, or the accent followed by the character. It is empty if it
-    is unknown, which happens in two cases on Linux. If accent and character do not combine, the
-    text depends on the GUI toolkit. If an apostrophe is followed by c, it depends on the locale.
+    The text is a letter with an accent, or the accent followed by the character. The result is
+    empty for two combinations on Linux, whose text is unknown. If accent and character do not
+    combine, the text depends on the GUI toolkit. For an apostrophe and c, it depends on the locale.
 
     Args:
         accent: the accent of the dead key.

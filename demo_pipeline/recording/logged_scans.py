@@ -211,8 +211,8 @@ class RawScan(msgspec.Struct):
 class LenientScan(RawScan):
     """A scan that differs from the documented format.
 
-    `damaged_elements` counts two kinds of elements. An element that is not a JSON object is
-    ignored. For an element whose role is not a string, only the box and the children are used.
+    `damaged_elements` is the number of damaged elements. An element that is not a JSON object is
+    ignored. An element whose role is not a string keeps only its box and its children.
     """
 
     damaged_elements: int = 0

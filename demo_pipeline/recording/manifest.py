@@ -83,7 +83,7 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
         out: the folder to write to.
 
     Raises:
-        DemonstrationError: a required file is missing or invalid. The error has all problems.
+        DemonstrationError: a required file is missing or invalid. The error lists all problems.
     """
     manifest = examine(folder, demonstration)
     dump_json(out / MANIFEST_FILE, manifest)
@@ -106,7 +106,7 @@ def examine(folder: Path, demonstration: str) -> RecordingManifest:
     The sizes of the files are checked before the files are read.
 
     Raises:
-        DemonstrationError: a required file is missing or invalid. The error has all problems.
+        DemonstrationError: a required file is missing or invalid. The error lists all problems.
     """
     problems = _unusable_files(folder)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}

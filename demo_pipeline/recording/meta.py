@@ -63,7 +63,7 @@ def _possible_time(value: datetime) -> datetime:
 
 
 class _Tolerant(Document):
-    """Base of the models of meta.json. Null means a missing key, and numbers may replace texts."""
+    """Base of the models of meta.json. Accepts null for a missing key, and numbers for strings."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -168,7 +168,7 @@ class Meta(_Tolerant):
 
     @property
     def names_keyboard(self) -> bool:
-        """Whether a recorder on Windows wrote which keyboard layout was active."""
+        """Whether a recorder on Windows wrote the active keyboard layout into meta.json."""
         layout = (self.model_extra or {}).get("keyboard_layout")
         return self.platform == "windows" and isinstance(layout, str) and bool(layout)
 
@@ -180,7 +180,7 @@ class Meta(_Tolerant):
         return any(isinstance(displays, list) and len(displays) > 1 for displays in lists)
 
     def members(self) -> dict[str, Any]:
-        """Returns meta.json as a dictionary with the recorder's own `timestamp` and `platform`."""
+        """Returns meta.json as a dictionary, with `timestamp` and `platform` as recorded."""
         return super().members() | {
             "timestamp": self.timestamp_raw or self.timestamp.isoformat(),
             "platform": self.platform_raw,

@@ -180,7 +180,7 @@ def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
 
 
 def describe_video(path: Path) -> VideoProbe:
-    """Probes a video again that `probe_video` already accepted, without decoding its end."""
+    """Probes a video that `probe_video` has already accepted, without decoding its end."""
     with open_video(path) as (container, stream):
         return _described(path, read_packets(path), next(container.decode(stream)))
 
@@ -261,7 +261,7 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
         packets: packets of the video, from which the frame's number is found.
 
     Raises:
-        DemonstrationError: the size differs. The error has the frame's number.
+        DemonstrationError: the size differs. The error states the frame's number.
     """
     width = picture.width
     height = picture.height

@@ -2,7 +2,7 @@
 
 This module collects the numbers and the screenshots; `report.html` is the template of the page.
 Typed text appears only inside screenshots, never as text of the page. A report without screenshots
-also leaves out instructions and all other words of a task.
+also leaves out instructions and any other text of a task.
 """
 
 import json
@@ -143,7 +143,7 @@ def _demonstration(
     Args:
         store: the store that contains the trajectory.
         output: name of the trajectory's output in the store.
-        queue_row: the demonstration's row in the review queue, with its doubt and its signals.
+        queue_row: the demonstration's row in the review queue, with its score of doubt.
         out: the folder of the report, to which screenshots are written. If None, the page contains
             nothing that was on a screen.
     """

@@ -1,4 +1,4 @@
-"""Reviewers' decisions about a demonstration: verdicts, corrections, notes and private boxes.
+"""Reviewers' decisions about a demonstration: verdicts, corrections, notes and boxes with private data.
 
 `Decision` is the JSON document of a decision. `judge` finds the decisions that apply to a version
 of a trajectory, and `corrected` applies their corrections. A decision is never changed or removed.
@@ -43,18 +43,18 @@ class Value(Document):
 
 
 class Approval(Value):
-    """The demonstration is good."""
+    """A verdict that the demonstration may be used for training."""
 
 
 class Rejection(Value):
-    """The demonstration must not be trained on."""
+    """A verdict that the demonstration must not be used for training."""
 
     reason: Literal[REJECT_REASONS]  # type: ignore[valid-type]
     text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
 
 
 class OutcomeValue(Value):
-    """Whether the task was done. This replaces the outcome that the recorder noted."""
+    """Whether the task was done; replaces the outcome that the recorder noted."""
 
     success: bool
 
@@ -79,7 +79,7 @@ class Trim(Value):
 
 
 class BadStep(Value):
-    """A step that no model should learn. It stays in the history of later steps."""
+    """A step to exclude from training. It stays in the history of later steps."""
 
     step: Count
 
@@ -92,7 +92,7 @@ class Note(Value):
 
 
 class StepThought(Value):
-    """A reviewer's thought before a step, used as an annotation of the kind `thought`."""
+    """A thought that a reviewer wrote for a step, used as an annotation of the kind `thought`."""
 
     step: Count
     text: _Words
@@ -120,7 +120,7 @@ class PrivateBox(Value):
     """A box in a step's screenshot, and whether it is private.
 
     `x`, `y`, `width` and `height` are pixels of the screenshot. `private` is False if a detector
-    covered the box by mistake, or if a person withdraws a mark.
+    covered the box by mistake, or if a person withdraws an earlier mark.
     """
 
     step: Count
@@ -260,7 +260,7 @@ class Corrections(Document):
 
     Attributes:
         instruction, success: the corrected values; None if the value was not corrected.
-        bad_steps: numbers of steps that no model should learn, ascending.
+        bad_steps: numbers of steps to exclude from training, ascending.
         trim: the first and the last step to keep; None if all steps are kept.
         actions: corrected actions, in the order of their steps.
         decisions: ids of the decisions that make these corrections.
@@ -274,7 +274,7 @@ class Corrections(Document):
     decisions: list[DecisionId] = Field([])
 
     def keeps(self, step: int) -> bool:
-        """Returns whether a step is kept, because it is not cut off by `trim`."""
+        """Returns whether a step is one of those that `trim` keeps."""
         return self.trim is None or self.trim.first <= step <= self.trim.last
 
 
@@ -326,7 +326,7 @@ class Judgement:
 
     @property
     def status(self) -> Literal["approved", "rejected", "open"]:
-        """The state of the review, which the setting `datasets.require_review` refers to."""
+        """The state of the review; `datasets.require_review` sets which state datasets require."""
         if self.verdict is None:
             return "open"
         if isinstance(self.verdict.value, Rejection):
@@ -452,7 +452,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     Args:
         value: fields of the action, including those that the reviewer changed.
         recorded: the recorded action, which supplies the missing fields. A correction cannot change
-            the step index and the action type.
+            the step index or the action type.
         nodes: nodes of the step's UI tree by id.
 
     Raises:

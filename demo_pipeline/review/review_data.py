@@ -85,7 +85,7 @@ class ReviewData:
         self.reviews = Reviews(store)
         # (demonstration, version of its trajectory) → opened version.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
-        # Demonstration → version of the output that was read, and the rows that were read.
+        # Demonstration → version of the output, and the rows that were read from this version.
         self._triage_rows: dict[str, tuple[str, Json]] = {}
         self._step_rows: dict[str, tuple[str, list[Json]]] = {}
 
@@ -120,7 +120,7 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # without the document, the page only lacks a hint
+        with suppress(DamagedDocument):  # then the queue does not show repeated uploads
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:
@@ -231,9 +231,9 @@ class ReviewData:
         return {row["step_index"]: row for row in rows}
 
     def _triage_row(self, demonstration: str) -> Json | None:
-        """Returns the triage row of a demonstration, which has its doubt and its signals.
+        """Returns the triage row of a demonstration, with its score of doubt and its signals.
 
-        If the triage is missing, the row contains only the task and no doubt. Returns None if the
+        If the triage is missing, the row contains the task and a score of 0. Returns None if the
         trajectory is missing, too.
         """
         output = TRIAGE_STAGE.output(demonstration)
@@ -326,9 +326,9 @@ class ReviewData:
     ) -> Json:
         """Returns the bars of the timeline in seconds of the video, and the evidence for the clock.
 
-        There is a bar for each step, hidden action and accessibility scan. Typing with pauses is a
-        single bar. Actions that are neither a step nor hidden, such as clicks on the recorder, have
-        no bar.
+        There is a bar for each step, each action in the table of hidden actions, and each
+        accessibility scan. Typing with pauses is a single bar. All other actions, such as clicks
+        on the recorder, have no bar.
         """
         try:
             raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
@@ -365,7 +365,7 @@ class ReviewData:
     def judged(self, subject: Subject) -> Json:
         """Returns all decisions about a demonstration, each with the flags `stale` and `undone`.
 
-        Decisions that were recently added to the store are read first.
+        New decisions are read from the store first.
         """
         self.reviews.refresh(subject.id)
         decisions = self.reviews.about(subject.id)
@@ -430,7 +430,7 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Returns the name of each signal of doubt and its number of steps, most doubt points first.
+    """Returns the name of each signal of doubt and its number of steps, most points first.
 
     The number is 1 for a signal that concerns the whole demonstration.
     """

@@ -21,7 +21,7 @@ CHANGED = 8
 POINTER = (-10, -6, 24, 34)
 # Two images show different screens if more than this share of their cells differ.
 TORN_OTHER = 0.3
-TORN_SAME = 0.03  # they show the same screen if at most this share of their cells differ
+TORN_SAME = 0.03  # two images show the same screen if at most this share of cells differ
 # Minimum rows of cells in each part of a torn screenshot. A smaller part may be a toolbar or a
 # status bar of the same screen.
 TORN_ROWS = 8

@@ -49,7 +49,7 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in _POLICY.items()]
 class Guard:
     """ASGI middleware that accepts requests of the review page and refuses those of other sites.
 
-    Each response gets headers with which browsers keep other sites from using the response.
+    Each response gets headers that tell browsers not to let other sites use the response.
 
     Args:
         app: the application that answers the accepted requests.
@@ -140,7 +140,7 @@ def _name(request: Request) -> str:
     """Returns the demonstration id in the request's path.
 
     Raises:
-        HTTPException: the text is not a possible id; the answer is 404.
+        HTTPException: the text is not a valid id; the answer is 404.
     """
     name = str(request.path_params["name"])
     if not is_safe_id(name):

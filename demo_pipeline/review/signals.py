@@ -54,7 +54,7 @@ PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
-ALONE_S = 3.0  # a screen change later than this many seconds is no response to an action
+ALONE_S = 3.0  # a screen responds to an action within this many seconds
 # `short_wait` means a wait of less than this many seconds. Pauses of at least 2 s
 # (`ActionSettings.pause_ms`) become waits.
 NEAR_PAUSE_S = 2.5
@@ -76,8 +76,8 @@ CLOCK_SCORE = 1 / 3
 # `clock` also means that the clock is uncertain by more than this many milliseconds. A screen
 # responds to a click within this time.
 CLOCK_MS = 500.0
-FLAGGED = 1.0  # minimum doubt of demonstrations that are flagged for a reviewer's attention
-MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the doubt
+FLAGGED = 1.0  # score of doubt from which demonstrations are flagged for reviewers
+MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score
 
 STEP_SIGNALS = (
     Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
@@ -201,7 +201,7 @@ class Facts:
 
 
 _TIME = attrgetter("time")
-# Way of taking a step back → the hotkeys for it. A click on a button with this name counts, too.
+# Way to revert a step → its hotkeys. A click on a button named `undo` or `back` counts, too.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -277,7 +277,7 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
-    """Returns how the next step takes a step back, or None if it does not.
+    """Returns how the next step reverts the step at `place`, or None if it does not.
 
     The result is `undo`, `back` (navigation), `escape` (the key Escape), or `again` (the same
     action once more).
@@ -305,7 +305,7 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
         if is_same_action and gap_s <= AGAIN_S:
             return "again"
         return None
-    # The step was taken back only if the screen looks the same before it and after the next step.
+    # The step was reverted only if the screen before it looks like the screen after the next step.
     after = facts.screenshot(place + 2)
     changed = bool(values["changed_share"]) and not after.missing
     pointers = (*step.pointers, *following.pointers, *step.places, *following.places)

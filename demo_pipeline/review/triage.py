@@ -152,7 +152,7 @@ TRIAGE_SCHEMA = described_schema(
 def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """Writes the tables of the triage, and returns the summary of the stage.
 
-    The summary has counts and the score of doubt, without any text of the task.
+    The summary contains counts and the score of doubt, but no text of the task.
 
     Args:
         inputs: the recording, the outputs of earlier stages, and the settings.
@@ -264,8 +264,8 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
 
     Args:
         actions: the recorded actions.
-        listed: indexes of actions that are steps or hidden actions themselves, and are therefore
-            not joined to an earlier action.
+        listed: indexes of actions that have a row of their own in the tables of steps or hidden
+            actions. These actions are not joined to an earlier action.
     """
     rows = []
     for action in actions:
@@ -285,7 +285,7 @@ def _pointer(
     Args:
         pointer_events: events with positions, in time order.
         row: row of the step in provenance.parquet.
-        evidence: evidence of the stage `screenshots`, which has the clock.
+        evidence: evidence of the stage `screenshots`, which contains the clock.
     """
     if row["pts"] is None:
         return ()

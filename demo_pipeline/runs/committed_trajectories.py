@@ -27,7 +27,7 @@ from demo_pipeline.store.versions import Version, VersionName
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-SPLITS = "splits"  # key in the inputs of a dataset's recipe: a fingerprint of all splits
+SPLITS = "splits"  # key in a recipe's inputs; the value is a fingerprint of all splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _is_forgotten(store: Store, output: str) -> bool:
 
 
 def _damaged_output(store: Store, records: str) -> str:
-    """Returns the damaged output because of which records are unreadable.
+    """Returns the damaged output that makes records unreadable.
 
     Records link to the trajectory of the same demonstration. Therefore, the result is the
     trajectory if it is damaged, otherwise the records.

@@ -172,7 +172,7 @@ def _first_damage(store: Store, output: str) -> Problem:
 
 
 def noted_problem(damage: OutputDamage) -> Problem:
-    """Returns a problem for damage because of which a dataset left out a demonstration.
+    """Returns a problem for damage that made a dataset leave out a demonstration.
 
     The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds the
     outputs that a dataset found damaged.
@@ -200,7 +200,7 @@ def noted_demonstrations(workspace: Workspace) -> set[str]:
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns the damage because of which published datasets left out demonstrations.
+    """Returns the damage that made published datasets leave out demonstrations.
 
     Each damaged file is returned once. Datasets that the settings switch off are not read, because
     the next run does not rebuild them.

@@ -106,7 +106,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _inputs_to_ask(self) -> DatasetInputs:
-        """Returns the inputs that naming and planning need, without opening any folders."""
+        """Returns the inputs for naming and planning the output, without opening any folders."""
         reads_trajectories = self.stage.reads_trajectories
         return DatasetInputs(
             settings=self.graph.workspace.settings,
@@ -189,10 +189,11 @@ class DatasetOutput(Output[DatasetInputs]):
             self._keep_splits()
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns whether the build failed at a damaged demonstration, and leaves it out if so.
+        """Returns whether a damaged demonstration made the build fail, and leaves it out if so.
 
-        A single damaged demonstration among thousands must not stop the datasets. The next attempt
-        counts it as broken, and its summary names the damaged file and the command to rebuild it.
+        A single damaged demonstration among thousands must not stop the datasets. The dataset's
+        summary counts the demonstration as broken, and names the damaged file and the command that
+        rebuilds it.
         """
         if not self.stage.reads_trajectories or not isinstance(error, OutputError):
             return False

@@ -109,7 +109,7 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """Returns the current damage of demonstrations that datasets left out because of damage.
+    """Returns damage that still exists in demonstrations that datasets left out as damaged.
 
     Args:
         graph: the graph of outputs.
@@ -148,9 +148,9 @@ def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
 
 
 def stages_after_import() -> list[Stage[RecordingInputs]]:
-    """Returns the stages that need only an imported trajectory, in build order.
+    """Returns the stages that can process a trajectory without a recording, in build order.
 
-    These stages read the trajectory and each other's outputs, but no other output of a recording.
+    The inputs of these stages are the trajectory and each other's outputs.
     """
     available = {_TRAJECTORY}
     stages: list[Stage[RecordingInputs]] = []
@@ -194,8 +194,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # The recipe has a fingerprint of the matching task only. With a fingerprint of the whole
-        # catalog, each new task would make every trajectory stale.
+        # The recipe contains a fingerprint of only the matching task. With a fingerprint of the
+        # whole catalog, each new task would make every trajectory stale.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager
@@ -233,7 +233,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def prepare(self) -> None:
         """Raises `UnusableInputError` if an earlier stage has rejected the demonstration.
 
-        The error is also raised if the demonstration's id is not a possible id.
+        The error is also raised if the demonstration's id is not valid.
         """
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
@@ -419,7 +419,7 @@ class ImportedTrajectory(DemonstrationOutput):
     """A trajectory that was imported without a recording and therefore cannot be rebuilt."""
 
     def inputs(self) -> list[Output[Any]]:
-        """Returns an empty list, because an imported trajectory has no inputs in the store."""
+        """Returns an empty list, because imported trajectories are made from no other output."""
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:

@@ -88,9 +88,9 @@ class Look:
 
     Attributes:
         requests: the runs to request.
-        seen: the uploads that the next look must remember, by id.
+        seen: the uploads to remember until the next look, by id.
         unstable: the number of uploads that changed less than `discovery.stable_seconds` ago.
-        misnamed: the number of folders whose names are not possible demonstration ids.
+        misnamed: the number of folders whose names are not valid demonstration ids.
     """
 
     requests: Sequence[UploadRequest]
@@ -206,7 +206,7 @@ class SettledUploads:
                     self._records[name] = f"{self._records.get(name, '')} {file}"
 
     def usable(self, names: Iterable[str]) -> set[str]:
-        """Returns the names that are possible demonstration ids."""
+        """Returns the names that are valid demonstration ids."""
         return self._workspace.uploads.usable(names)
 
     def was_settled(self, key: str, state: str) -> bool:

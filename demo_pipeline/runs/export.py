@@ -58,14 +58,14 @@ def export_datasets(
 ) -> dict[str, int]:
     """Copies the datasets to a folder, as files without symbolic links.
 
-    Equal images are stored once, as hard links if the file system supports them. A contact
+    Identical images are stored once, as hard links if the file system supports them. A contact
     sheet is copied only if its demonstration is in the index, because the index does not contain
     private demonstrations.
 
     Args:
         store: the store.
-        dest: the folder to write, which must be missing or empty. If a copy fails, it stays
-            unchanged.
+        dest: the folder to write, which must be missing or empty. If the export fails, the folder
+            stays unchanged.
         disabled: folders of the store whose outputs are not copied.
         privacy: the privacy settings with which the datasets must have been built. If None, the
             settings are not checked.

@@ -28,8 +28,8 @@ LONGEST_PAUSE_SECONDS = 1800.0
 _DOUBLINGS = 10  # limit of the exponent; the longest pause is reached with fewer doublings
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean that the database file is damaged. These
-# two errors persist until a person moves the file away.
+# SQLite errors that count as transient. The last two mean that the database file is damaged, and
+# persist until a person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
@@ -42,7 +42,7 @@ class TransientError(Exception):
     Attributes:
         reason: the cause as shown to people, such as `video.mp4: could not be written: No space
             left on device`.
-        trouble: the reason without a file name, so that it is equal for all demonstrations.
+        trouble: the reason without a file name, and thus the same for all demonstrations.
     """
 
     def __init__(self, reason: str, trouble: str = "") -> None:
@@ -83,7 +83,7 @@ class UnusableInputError(RefusedError):
     """Raised if an input cannot be used for a reason other than the content of the recording.
 
     The input is missing or damaged, its demonstration is already quarantined, or the partition key
-    is not a possible demonstration id.
+    is not a valid demonstration id.
     """
 
 
@@ -120,7 +120,7 @@ def transient_reason(error: BaseException) -> str | None:
 
 
 def _transient_trouble(error: BaseException) -> str:
-    """Returns the cause of a transient error without any file name, or empty if it is unknown."""
+    """Returns the cause of a transient error without file names; empty if it is unknown."""
     if isinstance(error, TransientError | StorageError):
         return error.trouble
     if system_trouble(error) is None and error.__cause__ is not None:

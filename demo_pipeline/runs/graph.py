@@ -117,7 +117,10 @@ State = Current | Stale | Refused | Absent
 
 
 def is_of_present_inputs(state: State) -> bool:
-    """Returns whether an output was built from its current inputs, with any code and settings."""
+    """Returns whether an output is undamaged and built from its current inputs.
+
+    Changes of code or settings since the build are ignored.
+    """
     if isinstance(state, Stale):
         return state.causes <= {Cause.CODE, Cause.SETTINGS}
     return isinstance(state, Current)
@@ -129,7 +132,7 @@ class BuildPlan(Generic[AnyInputs]):
 
     Attributes:
         recipe: fingerprints of everything that the output depends on.
-        open_inputs: opens the inputs for the stage's build function. The function also creates
+        open_inputs: opens the inputs for the stage's build function. `open_inputs` also creates
             links in the staged folder, and lists versions whose files the build may hard-link.
         complete_summary: adds facts to the summary that the stage's build function returned.
         require_same_inputs: raises an error if the inputs changed after the build began.
@@ -206,7 +209,7 @@ class Output(ABC, Generic[AnyInputs]):
 
 
 class Graph:
-    """Finds the states of the outputs in a workspace, and builds outputs, for a single run.
+    """Determines the states of a workspace's outputs, and builds outputs, during a single run.
 
     Expensive results are cached. For example, all datasets of a run share the committed
     trajectories. Make a new graph for each run.
@@ -464,7 +467,7 @@ class Graph:
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
         """Makes one attempt to build an output.
 
-        If the attempt fails and an input is damaged, the damage is raised instead of the error.
+        If the attempt fails and an input is damaged, `ChangedOutput` replaces the original error.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -576,7 +579,7 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raises `RefusedError` if a blocking check failed; the error has all outcomes."""
+    """Raises `RefusedError` if a blocking check failed; the error contains all outcomes."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)

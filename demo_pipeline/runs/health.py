@@ -122,7 +122,7 @@ def _documents(workspace: Workspace) -> Finding:
 
 
 def _uploads(workspace: Workspace) -> Finding:
-    """Examines whether the uploads can be read, and whether all folder names are possible ids."""
+    """Examines whether the uploads can be read, and whether all folder names are valid ids."""
     url = workspace.uploads.url
     if not is_bucket(url) and not local_path(url).is_dir():
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
@@ -168,8 +168,8 @@ def store_finding(workspace: Workspace) -> Finding:
 def _failure(check: str, url: str, error: Exception) -> Finding:
     """Returns the finding about a root folder or bucket that cannot be used.
 
-    For an error of the operating system, the finding has only the type of the error, because the
-    error's message repeats the path.
+    For an error of the operating system, the finding contains only the type of the error, because
+    the error's message repeats the path.
     """
     reason = str(error)
     if not isinstance(error, StorageError):
@@ -200,7 +200,7 @@ def _free_space(settings: Settings) -> Iterator[Finding]:
 
 
 def space_finding(root: str, folder: Path, free: int) -> Finding:
-    """Returns the finding about `free` bytes on the file system of the root `store` or `cache`."""
+    """Returns a finding on whether `free` bytes are enough for the root `store` or `cache`."""
     message = f"{free / _GIGABYTE:.1f} GB are free at {folder}"
     level = HealthLevel.OK
     if free < LOW_BYTES:

@@ -1,4 +1,4 @@
-"""Reviewers' decisions about a demonstration: verdicts, corrections, notes and boxes with private data.
+"""Reviewers' decisions: verdicts, corrections, notes and boxes around private data.
 
 `Decision` is the JSON document of a decision. `judge` finds the decisions that apply to a version
 of a trajectory, and `corrected` applies their corrections. A decision is never changed or removed.

@@ -244,14 +244,13 @@ def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _R
     """Returns whether the last run of each demonstration was cancelled, and when it ended.
 
     The last run is the demonstration's own newest run, or the newest run of `process_many` if that
-    run processed the demonstration. Of two such runs, a cancelled one takes precedence; otherwise
-    the later one does.
+    run processed the demonstration. Of these two runs, the later one counts.
     """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
         ends = dict.fromkeys(_ids_of(record.dagster_run), _end_of(record))
     for key, end in _newest_of_each(instance, ids):
-        ends[key] = max(end, ends.get(key, NO_END))
+        ends[key] = max(end, ends.get(key, NO_END), key=lambda run_end: run_end[1])
     return ends
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.defs import upload_sensor
+from demo_pipeline.defs.partitions import PARTITION_TAG
 from demo_pipeline.runs.quarantine import read_quarantine
 from demo_pipeline.runs.stages import dataset_stages_by_name
 from demo_pipeline_tests.building import run_dataset_stage
@@ -130,6 +131,23 @@ def test_a_run_that_a_person_cancelled_is_not_requested_again(made, monkeypatch)
     monkeypatch.setattr(time, "time", lambda: now + 3600)
     found = look(made, found)
     assert (found.keys, look(made, found).keys) == ([], [])
+
+
+def test_an_upload_whose_run_failed_after_a_cancelled_run_of_many_is_requested_again(
+    made, monkeypatch
+):
+    copy(made, "third")
+    found = look(made)
+    config = {"ops": {"demonstrations": {"config": {"ids": ["third"]}}}}
+    many = made.definitions.resolve_job_def("process_many")
+    made.instance.report_run_canceled(made.instance.create_run_for_job(many, run_config=config))
+    single = made.definitions.resolve_job_def("process_demonstration")
+    made.instance.report_run_failed(
+        made.instance.create_run_for_job(single, tags={PARTITION_TAG: "third"})
+    )
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    assert look(made, found).keys == ["third"]
 
 
 def test_more_than_a_tick_may_request_are_one_run_of_many(made, monkeypatch):

@@ -77,8 +77,8 @@ def assignment_of(meta: Meta) -> Assignment:
 def visible_text(text: str) -> str:
     r"""Returns a text as the person saw it: without `<app>` tags and surrounding blank lines.
 
-    Line ends become `\n`. Spaces inside lines and the indentation stay, because they may belong to
-    a text that the person had to type.
+    Line ends become `\n`. Spaces inside lines stay, and so does the indentation of a text with
+    several lines, because both may belong to a text that the person had to type.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)
@@ -93,9 +93,9 @@ def one_line(text: str) -> str:
 def slug(text: str) -> str:
     """Returns the words of a text in lower-case ASCII, joined by `_`, for use as a name.
 
-    If the text has characters beyond ASCII or is cut to 80 characters, `_` and a hash follow, so
-    that different texts have different slugs. The hash ignores case, white space, and the Unicode
-    normal form.
+    If the text has characters beyond ASCII, has no words, or is cut to 80 characters, `_` and a
+    hash follow, so that different texts have different slugs. The hash ignores case, white space,
+    and the Unicode normal form.
     """
     text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

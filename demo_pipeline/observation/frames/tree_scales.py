@@ -37,7 +37,9 @@ MISFIT_SHARE = 0.35
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
 
-    Returns None if too few boxes fit with any factor.
+    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. Any other factor must fit at
+    least this share, and twice as many boxes as fit unscaled. If no factor does, the result is 1,
+    or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
 
     Args:
         detail: the screen at the time of the scan, as in `ScreenDetail.detail`.

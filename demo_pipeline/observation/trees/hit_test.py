@@ -253,8 +253,8 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
     return an element one or two levels above the smallest. Elements of different windows never
     agree.
 
-    Returns None if the recorder made no hit test or found no element, or if it is unknown which
-    element is in front.
+    Returns None if the recorder made no hit test, found no element, or found one that does not
+    contain the pointer. Also returns None if it is unknown which element is in front.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
@@ -290,7 +290,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Returns False for all nodes whose role is neither `panel` nor `unknown`.
+    Documents have the role `panel`. Returns False for all roles except `panel` and `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False

@@ -250,9 +250,10 @@ class StepTargets:
     ) -> bool:
         """Returns whether an action certainly took place in a window with the title in the tree.
 
-        After the scan began, the title bar must not have changed, and nothing may have opened over
-        the place of a press. On Linux, windows without an accessibility tree may cover the window.
-        If the target of a press is unknown there, the screenshot must show the window's border.
+        The title bar must not have changed after the scan began. If the target of a press is
+        unknown, two more conditions must hold. Nothing may have opened over the press after the
+        scan began. On Linux, the screenshot must show the window's border, because a window without
+        an accessibility tree may cover the window.
 
         Args:
             number: index of the action.

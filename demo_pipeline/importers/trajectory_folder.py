@@ -181,7 +181,7 @@ def write_source(
     record = source_record(
         source, importer, given, damaged=trajectory.damaged, lost=lost, missing=missing
     )
-    # The output must not depend on modification times: a touched file is no reason for a rebuild.
+    # Modification times are left out, so that the output stays the same if a file is only touched.
     for file in record["files"]:
         del file["changed_ns"]
     dump_json(out / SOURCE_FILE, record | {"carried_over": dict(sorted(kinds.items()))})

@@ -2,7 +2,7 @@
 
 The clock converts times of the log to times of the video. There are several kinds of evidence for
 it. This module tries them in the order in which they are trusted: a start time that ffmpeg logged,
-moves of the pointer, typing, all inputs together, clicks, and last `meta.timestamp`.
+moves of the pointer, typing, all inputs together, clicks, and finally `meta.timestamp`.
 clock_search.py decides which stretches of the video are decoded to find this evidence.
 """
 
@@ -79,8 +79,8 @@ def calibrate(
     """Finds the clock and the canvas of a recording.
 
     Decodes one stretch of video, and more stretches if it holds too little evidence. Then up to
-    four later parts of the video are decoded. They show whether the clock drifts, and whether it
-    is still right there.
+    four later parts of the video are decoded. These parts show whether the clock drifts or becomes
+    wrong.
 
     Args:
         video: the video, of which stretches are decoded.

@@ -115,8 +115,8 @@ class Canvas:
 
         If the screen is not larger than the canvas,
         `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point. On a
-        screen that is n times as large, n neighbouring points map to one pixel, and the point
-        converted back is off by at most n / 2.
+        screen that is n times as large, n neighbouring points map to one pixel. The point converted
+        back is then off by at most n / 2.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size

@@ -460,9 +460,11 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts.
 
     A part is ignored if its clock differs by no more than the uncertainty of `clock`. It is also
-    ignored if it differs by no more than its own uncertainty and `MIN_LEAD_MS`, because every frame
-    lies at least `MIN_LEAD_MS` before its press. If ffmpeg logged the start time, the clock is
-    exact. A part is then ignored if it differs by no more than the sum of both uncertainties.
+    ignored if the clock differs by no more than the smaller of the part's own uncertainty and
+    `MIN_LEAD_MS`, because every frame lies at least `MIN_LEAD_MS` before its press.
+
+    If the log contains the start time that ffmpeg printed, the clock is exact. A part is then
+    ignored if its clock differs by no more than the sum of both uncertainties.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

@@ -1,9 +1,10 @@
 """Finds the clock by all inputs together: moves of the pointer, keys, buttons and the wheel.
 
 This search is for recordings of keyboard work, which have too few moves and too little typing for
-the searches in clock_evidence.py. It also tries larger lags than those searches. The score of a lag
-is the sum of two log-likelihood ratios: how well the lag puts the pointer where cells changed, and
-how much likelier a change is right after an input than at other times.
+the searches in clock_evidence.py. It also tries larger lags than those searches.
+
+The score of a lag is the sum of two log-likelihood ratios. The first is high if the lag puts the
+pointer where cells changed. The second is high if changes follow inputs more often than by chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,8 @@ from demo_pipeline.recording.key_names import lookup
 
 # Pairs of a score (nats) and a factor. For one of the pairs, the best lag must reach both the score
 # and the factor times the score of its best rival.
-# Measured on 73 windows of ten seconds, each searched in its whole recording (48 windows of ten
-# hand-driven recordings, 25 of keyboard work): 58 reach a pair, all within 0.15 s of the truth.
+# Measured on 73 windows of ten seconds: 48 of ten hand-driven recordings, and 25 of keyboard work.
+# Each was searched in its whole recording. 58 reach a pair, all within 0.15 s of the truth.
 # Of 102 windows that were searched in the log of another recording, one reaches a pair (score 18.8,
 # factor 4.9), because both recordings had the same movement of the pointer. The largest score of
 # the other 101 was 17.1, with a factor of 1.4.

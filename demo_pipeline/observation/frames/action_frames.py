@@ -105,8 +105,8 @@ class _PendingRequest:
     def chooser(self, scale: float | None) -> FrameChooser:
         """Returns the chooser for a scale.
 
-        If there is none, returns the chooser for a target without a box or, if that is missing
-        too, the chooser for the scale 1.
+        If there is none, returns the chooser for a target without a box. If that is also missing,
+        returns the chooser for the scale 1.
         """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)

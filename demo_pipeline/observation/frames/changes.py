@@ -1,9 +1,9 @@
 """Finds where two frames differ: coarsely, in cells of 8 x 8 pixels, or in detail.
 
 `changed_cells` compares successive frames in cells. `content_changes` compares frames that may be
-far apart, and finds where content was replaced. Codec noise, the pointer and its hover effects,
-flickering cells, highlights, text cursors and focus rings are not changes of content; the
-thresholds that separate them are constants of this module. Points and boxes are in video pixels.
+far apart, and finds where content was replaced. The following are not changes of content: codec
+noise, the pointer and its hover effects, flickering cells, highlights, text cursors and focus
+rings. Points and boxes are in video pixels.
 """
 
 from collections.abc import Iterator, Sequence

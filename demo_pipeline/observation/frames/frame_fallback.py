@@ -29,9 +29,9 @@ class FrameFallback:
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit of a request. It does so for
-            pauses, and for requests without a frame in their span. With a variable frame rate, this
-            frame may lie long before the span.
+        frames: an observer that keeps the last frame before the limit, for pauses and for requests
+            without a frame in their span. With a variable frame rate, this frame may lie long
+            before the span.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:

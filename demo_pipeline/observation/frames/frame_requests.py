@@ -37,7 +37,7 @@ POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is
 # Upper limit of `lead_seconds`. If the clock's uncertainty is larger, the frame of an action may
 # show the screen before an earlier action, unless the actions are far enough apart.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click on an unknown target in which its effect may show
+RESPONSE_PX = 60  # video pixels around a click in which its effect may show; for unknown targets
 # Length of the margin that is decoded before a span, in frame intervals. With the margin, the first
 # frame of the span can be compared with the frame before it.
 SPAN_MARGIN_FRAMES = 1.5
@@ -140,7 +140,7 @@ class FrameRequest:
         press_ms: time at which the action began, epoch milliseconds.
         canvas: the canvas of the action. None if the screen's resolution is unknown at that time.
         proven_until: frames up to this time show the screen before the press, even if the clock is
-            off by its whole uncertainty; minus infinity if there are no such frames.
+            off by its whole uncertainty. Minus infinity if there are no such frames.
     """
 
     action_index: int

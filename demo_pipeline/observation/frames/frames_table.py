@@ -1,4 +1,4 @@
-"""Defines the columns of frames.parquet, which has a row for each action, and reads it."""
+"""Defines the columns of frames.parquet, which has a row for each action, and reads the file."""
 
 from pathlib import Path
 from typing import Any

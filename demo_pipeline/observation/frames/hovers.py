@@ -268,8 +268,8 @@ def _wanted_times(press: _Press) -> list[float]:
 def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
     """Whether the content at a place opened during a rest of the pointer.
 
-    The content must be connected with the surroundings of the pointer, be no larger than a menu,
-    stay until the press, and not be a row that was only highlighted.
+    The content must be connected with the surroundings of the pointer, and no larger than a menu.
+    It must stay until the press, and must not be a row that was only highlighted.
 
     Args:
         rest: the rest of the pointer.

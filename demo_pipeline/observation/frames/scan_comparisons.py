@@ -63,8 +63,8 @@ class ActionScreens(NamedTuple):
 class ScanComparison:
     """The observer that compares the screen before each action with the screen at its scan.
 
-    The last frame before a time shows the screen at this time, however old the frame is, because a
-    video with a variable frame rate has no frames while nothing changes.
+    A video with a variable frame rate has no frames while nothing changes. The last frame before a
+    time therefore shows the screen at this time, however old the frame is.
 
     Args:
         requests: the requests of the actions to compare, in order.

@@ -190,9 +190,9 @@ def _differ(first: Luma, second: Luma) -> Cells:
 def _shift(before: Luma, after: Luma) -> int:
     """Returns the number of rows by which the content moved down. It is negative for a move up.
 
-    The result is the shift with the best correlation. It is 0 if the movement is unclear, because
-    the best correlation is low, or because the content at rest or moved in the opposite direction
-    correlates nearly as well. Flat areas, such as a highlighted row, are ignored.
+    The result is the shift with the best correlation. It is 0 if this correlation is low, or if the
+    correlation without movement or in the opposite direction is nearly as high. Flat areas, such as
+    a highlighted row, are ignored.
     """
     if min(before.shape) < _LEAST_COLUMNS:
         return 0

@@ -93,9 +93,8 @@ class StopEffect:
     def result(self) -> bool:
         """Whether the action stopped the recorder, because the screen did not change after it.
 
-        A video with a variable frame rate ends with the last change of the screen, even if the
-        recording went on. If no frame follows a click, this therefore does not prove that the click
-        stopped the recorder.
+        Returns False for a click that no frame follows. A video with a variable frame rate ends
+        with the last change of the screen, even if the recording went on.
         """
         if self._changed or not self._may_be_stop:
             return False

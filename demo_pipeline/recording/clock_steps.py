@@ -47,7 +47,7 @@ CLOCK_STEPS_SCHEMA = described_schema(
 )
 
 # A line may be earlier than a line before it by up to this many milliseconds, because events can
-# overtake each other in a queue. None of 1,371 lines from the hooks of four recorders exceeded it.
+# overtake each other in a queue. None of 1,371 lines of four recorders' hooks exceeded this limit.
 BACK_MS = 100
 # If a block of lines is late by more than this many milliseconds, the clock was set back, unless
 # further evidence shows that the lines waited in a hook's buffer.

@@ -270,8 +270,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def refusal(self) -> str:
         """Returns why this or an earlier stage rejected the upload, or an empty string.
 
-        Rejections of an earlier upload or by another version of the package are ignored, because
-        this version may accept the upload.
+        Rejections of an earlier upload, and rejections by another version of the package, are
+        ignored, because the upload may be accepted now.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)

@@ -103,7 +103,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
 def _documents(workspace: Workspace) -> Finding:
     """Examines whether the store's JSON documents, such as reviewers' decisions, can be read.
 
-    In a bucket, only the document with the splits is read.
+    If the store is in a bucket, only the document with the splits is read.
     """
     if is_bucket(workspace.store.url):
         try:
@@ -212,8 +212,8 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
-    Outside a bucket, the sizes of all files are compared with the manifests. In addition, the
-    demonstrations that the last build of datasets left out because of damage are examined again.
+    If the store is not in a bucket, the sizes of all files are compared with the manifests. In any
+    store, demonstrations that the last build of datasets left out as damaged are examined again.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)

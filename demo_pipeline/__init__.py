@@ -1,7 +1,7 @@
 """Turns recorded demonstrations of people using computers into training data.
 
 In a notebook: `import demo_pipeline as dp; store = dp.load_store()`. The module `api` is imported
-at the first use of one of its names, so that importing the package is fast.
+only when one of its names is first used, so that importing the package is fast.
 """
 
 # Type checkers treat any variable named `TYPE_CHECKING` as true, so `typing` is not imported.

@@ -125,7 +125,9 @@ class LoadedStep:
 
     @property
     def screenshot(self) -> RgbImage:
-        """The screen before the action, as RGB of shape (1080, 1920, 3). Each access decodes it.
+        """The screen before the action, as RGB of shape (1080, 1920, 3).
+
+        Each access decodes the image.
 
         Raises:
             StorageError: the file no longer exists, or is damaged.

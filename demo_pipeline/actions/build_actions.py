@@ -122,10 +122,10 @@ def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action 
 def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
     """Returns the time at which the shortcut that stops the recorder was pressed, epoch ms.
 
-    Returns None if the log does not end with the shortcut in the setting `actions.stop_shortcut`.
+    Returns None if the log does not end with the shortcut that `actions.stop_shortcut` names.
 
     Args:
-        actions_folder: output of the `actions` stage, whose event accounting marks the shortcut.
+        actions_folder: output of the `actions` stage. Its ledger.parquet marks the shortcut.
         inputs: inputs of the log, in any order.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)

@@ -59,7 +59,7 @@ class _Press:
 
 
 class _PointerReader:
-    """Turns pointer and wheel events, which it reads in time order, into gestures.
+    """Turns pointer and wheel events into gestures. The events must come in time order.
 
     Args:
         settings: the section `actions`.

@@ -49,7 +49,7 @@ class _HeldModifier:
 
 
 class ModifierTracker:
-    """Tracks which modifiers are held, by reading their events in time order.
+    """Tracks which modifiers are held. Their events must come in time order.
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
@@ -284,7 +284,7 @@ class _KeyPress:
 
 
 class KeyboardReader:
-    """Turns keydown and keyup events, which it reads in time order, into gestures.
+    """Turns keydown and keyup events into gestures. The events must come in time order.
 
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.

@@ -77,8 +77,8 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
     Some events are copies even if the factor is 1, because no person is that fast: a second press
     of a button without a release in between, and a second release without a press in between. A
     second press of a key may also be an auto-repeat with a wrong time, because the recorder
-    stalled. It is a copy only if key releases were logged twice as well, either in the whole
-    recording or at the end of this press.
+    stalled. A second press of a key counts as a copy only if key releases were logged twice as
+    well, either in the whole recording or at the end of this press.
 
     Args:
         inputs: inputs in time order.
@@ -475,7 +475,7 @@ def fill_positions(
     logged position is used.
 
     Recorders on macOS log no moves while a button is held. There, a release gets the next logged
-    position if the press was a drag, see `_drag_end`. Such a drag has no path.
+    position if the press was a drag (see `_drag_end`). Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []

@@ -439,7 +439,7 @@ class _Burst:
 class _DirectionPart:
     """Wheel events of a scroll in a single direction.
 
-    Events of less than half a notch may go in the opposite direction.
+    Events in the opposite direction are included if together they have less than half a notch.
 
     Attributes:
         turns: the wheel events, in time order.

@@ -264,8 +264,8 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 def contradicts(gained: str, typed: str) -> bool:
     """Returns whether a field gained a text that typing `typed` cannot explain.
 
-    Differences in number format, date format and case are no contradiction. Nor is a text that the
-    field completed or shortened.
+    Differences in number format, date format and case do not count as a contradiction. A text that
+    the field completed or shortened does not count either.
     """
     field = gained.translate(_FORMATTING).casefold()
     keys = typed.translate(_FORMATTING).casefold()

@@ -1,7 +1,7 @@
 """Declares the pipeline stage `annotations`, which lists all annotations of a demonstration.
 
-The table says which annotations the datasets use. The stage reads annotations from the store, and
-sends no requests to a server.
+The list is a table that marks the annotations that datasets use. The stage reads annotations from
+the store, and sends no requests to a server.
 """
 
 import json
@@ -61,7 +61,8 @@ def _stored_annotations(
 ) -> SourceInput:
     """Lists the annotations and decisions about a demonstration.
 
-    Their fingerprints change if an annotation or a decision is added.
+    The fingerprints change if an annotation or a decision is added, or if the privacy settings
+    change.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
@@ -117,7 +118,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _check(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks the files, the columns and the values of the table.
+    """Checks the file names, and the columns and values of annotations.parquet.
 
     For each step, kind and variant, at most one annotation may be effective.
     """

@@ -123,7 +123,8 @@ class JudgedDemonstration:
 
     Attributes:
         id: id of the demonstration.
-        trajectory: the trajectory with the corrections. Its notes are the effective annotations.
+        trajectory: the trajectory with the corrections. `open_judged` also adds the effective
+            annotations as `trajectory.notes`.
         digests: hashes of the content that annotations judge, as returned by `judged_digests`.
         decided: annotations that people made on the review page.
         documents: keys of the stored annotation documents.
@@ -193,7 +194,7 @@ class JudgedDemonstration:
 def judge_demonstration(
     folder: Path, subject: Subject, decisions: Iterable[Decision]
 ) -> JudgedDemonstration:
-    """Reads a trajectory and applies people's corrections, without adding notes.
+    """Reads a trajectory and applies people's corrections, but adds no annotations to it.
 
     Args:
         folder: folder of the trajectory, either original or redacted.

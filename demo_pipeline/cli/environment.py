@@ -142,7 +142,7 @@ def _not_json(message: str) -> Iterator[str]:
 
 
 def set_dagster_home() -> Path:
-    """Returns DAGSTER_HOME, after setting it to the project's Dagster home if it is not set.
+    """Sets DAGSTER_HOME to the project's Dagster home, unless it is already set, and returns it.
 
     Ends the command if the folder does not exist.
     """

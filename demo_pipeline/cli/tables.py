@@ -87,8 +87,8 @@ def print_statistics(
 ) -> None:
     """Prints the statistics of the datasets.
 
-    If `everything` is set, every table is printed. Otherwise an overview without zeros is printed,
-    which fits a screen of 24 lines.
+    If `everything` is set, every table is printed. Otherwise, an overview is printed that leaves
+    out zeros and fits on a screen of 24 lines.
     """
     if everything:
         for title, rows in tables.items():
@@ -224,7 +224,7 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence about the members of meta.json whose absence led to the outcome.
+    """Returns a sentence that explains the outcome by members that are missing in meta.json.
 
     Returns an empty string if no such member is missing, or if the demonstration is a success.
     """

@@ -34,7 +34,7 @@ _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503
 def start_guard(
     listening: socket.socket, upstream: tuple[str, int], token: str
 ) -> subprocess.Popen[bytes]:
-    """Starts the process of the guard.
+    """Starts the guard, a process that protects Dagster's UI; see `UiGuard`.
 
     The standard input of the guard is a pipe that the calling process keeps open, even after
     `exec`. Therefore, the guard ends when the calling process ends.
@@ -78,7 +78,7 @@ def private_address() -> tuple[str, int]:
 
 
 class UiGuard:
-    """Refuses or forwards requests, one request for each connection.
+    """Forwards or refuses requests to Dagster's UI, one request for each connection.
 
     Args:
         port: the port that people open.

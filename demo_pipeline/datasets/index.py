@@ -3,7 +3,7 @@
 OSWorld-Desktopd defines `index.json` and `metadata.json`. The tables `trajectories.parquet`,
 `steps.parquet` and `hidden_actions.parquet` contain the same facts and more, for queries.
 `exports.json` and `exports.parquet` contain the number of records of each trajectory in each
-training export. The index includes failed trajectories, which training exports leave out.
+training export. The index includes failed trajectories, even if training exports leave them out.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Assigns trajectories to splits without changing earlier assignments, and finds duplicates.
+"""Assigns trajectories to splits, mostly as in the last build, and finds duplicates.
 
 The store contains a document, called the memory, with the split of each demonstration at the last
 build. Duplicates are demonstrations with the same video or log. datasets/splits.py has the rules
@@ -90,13 +90,13 @@ def _made_of(trajectories: Sequence[DatasetTrajectory], settings: DatasetSetting
 
 @dataclass
 class _Placement:
-    """Computes the memory of a build from the memory of the last build.
+    """Assigns splits for a build, given the splits of the last build.
 
     Attributes:
         store: contains the manifests of the recordings.
-        before: the memory of the last build.
+        before: the splits of the last build, with the facts that decided them.
         settings: the settings of the datasets, including those in `_PLACING`.
-        demonstrations: demonstration id → entry of the new memory.
+        demonstrations: demonstration id → split and other facts to store for the next build.
     """
 
     store: Store

@@ -145,7 +145,7 @@ def touch(box: ScreenshotBox, other: ScreenshotBox) -> bool:
 
 
 def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
-    """Returns the next line of the same paragraph, or None.
+    """Returns the next line of the same paragraph; None if there is no such line.
 
     The top of the next line is 0.5 to 2.5 line heights below the top of `line`, and the two lines
     share some columns.
@@ -168,7 +168,7 @@ def load_screenshot(path: Path) -> BgrImage | None:
 
 
 def cover(screenshot: BgrImage, boxes: Iterable[ScreenshotBox]) -> None:
-    """Fills each box with the median colour of the pixels around it."""
+    """Fills each box, widened by two pixels on each side, with the median colour around it."""
     height, width = screenshot.shape[:2]
     for x, y, box_width, box_height in boxes:
         left = max(0, x - 2)

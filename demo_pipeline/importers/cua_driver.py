@@ -147,7 +147,12 @@ def _act(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> SourceAct:
         button, clicks = _CLICKS[tool]
         button = plain_text(values.get("button")) or button
         clicks = round(number(values.get("count")) or clicks)
-        act = click(at, button, min(clicks, 3))
+        if clicks > (3 if button == "left" else 1):
+            trajectory.left_out[
+                "turns with more clicks than an action can have: they are hidden actions"
+            ] += 1
+            return SourceAct(kind=ActionType.CLICK)
+        act = click(at, button, clicks)
     elif tool == "drag":
         start = _point(values, "from_")
         end = _point(values, "to_")

@@ -187,14 +187,14 @@ class CodeReader:
             self._slept += number(given.get("seconds")) or 0.0
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds clicks: one action for up to three clicks, otherwise an action for each click."""
+        """Adds clicks: one action for up to three left clicks, else an action for each click."""
         button, clicks = _CLICKS[name]
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)
         self._move(given)
         if clicks > _MOST_ACTS:
             raise UnreadCodeError("the code does too much")
-        if clicks <= _MOST_CLICKS:
+        if button == "left" and clicks <= _MOST_CLICKS:
             self._act(click(self.at, button, clicks))
             return
         for _ in range(clicks):

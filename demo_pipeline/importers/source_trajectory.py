@@ -171,7 +171,7 @@ def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> Sour
     Args:
         at: the position; None if not recorded.
         button: left, right or middle.
-        clicks: 1, 2 or 3.
+        clicks: 1, 2 or 3 for the left button, 1 for other buttons.
     """
     if button == "right" and clicks == 1:
         return SourceAct(kind=ActionType.RIGHT_CLICK, at=at)

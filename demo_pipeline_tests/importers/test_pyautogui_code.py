@@ -17,6 +17,11 @@ def test_loops_variables_and_arithmetic_are_evaluated():
     ]
 
 
+def test_two_clicks_of_the_right_button_are_two_actions():
+    acts = CodeReader().read("pyautogui.click(7, 8, clicks=2, button='right')")
+    assert [(act.kind, act.at) for act in acts] == [(ActionType.RIGHT_CLICK, (7, 8))] * 2
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -264,6 +264,22 @@ def test_turns_of_cua_driver_become_steps_with_the_screenshots_of_their_windows(
     assert "1 calls that failed" in lost
 
 
+def test_two_right_clicks_of_cua_driver_in_a_turn_are_a_hidden_action(root):
+    turns = [
+        {"tool": "click", "arguments": {"x": 4, "y": 5}},
+        {"tool": "right_click", "arguments": {"x": 4, "y": 5, "count": 2}},
+        {"tool": "click", "arguments": {"x": 6, "y": 7}},
+    ]
+    source = trajectory_forms.cua_driver(root / "theirs" / "run-1", turns)
+    result = run_import(source, "--task", "Save", "--status", "completed", "--platform", "windows")
+    assert result.exit_code == 0, result.output
+    trajectory = imported(root)
+    assert [kind for kind, _, _ in steps_of(trajectory)] == ["click", "click"]
+    assert read_hidden_actions(trajectory.path).by_reason() == {"no_position": 1}
+    lost = source_of(trajectory)["not_carried_over"]
+    assert "1 turns with more clicks than an action can have: they are hidden actions" in lost
+
+
 @every_tool
 def test_a_second_import_changes_nothing_even_from_a_copied_folder(root, tool):
     source = WRITERS[tool](root / "theirs" / "first")

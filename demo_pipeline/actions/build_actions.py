@@ -293,7 +293,7 @@ def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
 def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
-    """Returns a table with the bucket of each log line, in the order of the lines."""
+    """Returns the content of ledger.parquet: the bucket of each log line, in log order."""
     action_of: dict[int, int] = {}
     for action in segmentation.actions:
         action_of.update(dict.fromkeys(action.events, action.action_index))

@@ -53,7 +53,7 @@ _FIELD_ROLES = frozenset(
 # Role of labels in UI Automation. Other accessibility APIs give this role to fields.
 _LABEL_ON_WINDOWS = "text"
 _MASKED = re.compile(r"[•●∙*⚫]+")
-# Replaces special spaces by a space, and removes carriage returns, object replacement characters
+# Replaces special spaces with a space, and removes carriage returns, object replacement characters
 # and zero-width spaces.
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
 LONGEST_TEXT = 100_000  # characters; fields with longer texts are left out

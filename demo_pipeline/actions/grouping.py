@@ -179,7 +179,7 @@ def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: Action
 
 
 def _is_same_window_switch(last: Gesture, gesture: Gesture) -> bool:
-    """Returns whether Tab was pressed again while Alt or Command stayed held to choose a window."""
+    """Returns whether Tab was pressed again while Alt or Command was held to choose a window."""
     is_switch = gesture.keys[-1] == "tab" and not {"alt", "command"}.isdisjoint(gesture.keys)
     return is_switch and gesture.held_since == last.held_since
 

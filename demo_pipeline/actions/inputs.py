@@ -107,7 +107,7 @@ def late_lines(inputs: Sequence[Input]) -> int:
 
 
 def distance(a: "Input | Gesture | Action", b: "Input | Gesture") -> float:
-    """Returns the distance of two positions in screen pixels, or 0 if a position is unknown."""
+    """Returns the distance between positions in screen pixels, or 0 if a position is unknown."""
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0
     return hypot(a.x - b.x, a.y - b.y)

@@ -172,7 +172,7 @@ class ModifierTracker:
 
 
 def _without_altgr(names: Iterable[str]) -> list[str]:
-    """Replaces AltGr by Alt, because actions never use the name AltGr in hotkeys."""
+    """Replaces AltGr with Alt, because actions never use the name AltGr in hotkeys."""
     return ["alt" if name == "altgr" else name for name in names]
 
 

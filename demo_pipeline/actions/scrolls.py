@@ -468,7 +468,7 @@ class _DirectionPart:
 def join_scrolls(
     gestures: Sequence[Gesture], settings: ActionSettings, reasons: dict[int, str], wheel: Wheel
 ) -> tuple[list[Gesture], float]:
-    """Replaces the wheel events in a list of gestures by scrolls.
+    """Replaces the wheel events in a list of gestures with scrolls.
 
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 

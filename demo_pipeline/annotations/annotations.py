@@ -294,7 +294,7 @@ def judged_digests(
 
 
 def end_of(trajectory: Trajectory) -> int:
-    """Returns the step number of annotations about the end, which is last step + 1."""
+    """Returns the step number that stands for the end in annotations, which is last step + 1."""
     if not trajectory.steps:
         return 0
     return trajectory.steps[-1].index + 1

@@ -97,7 +97,7 @@ def annotate_demonstrations(
 def _annotate(
     workspace: "Workspace", names: Sequence[str], provider: "Provider", *, dry_run: bool
 ) -> bool:
-    """Stores the annotations from rules or from a file. Returns whether all went well."""
+    """Stores the annotations from rules or from a file. Returns whether there were no problems."""
     from demo_pipeline.annotations.annotate import annotate_all
 
     privacy = workspace.settings.privacy

@@ -94,7 +94,7 @@ def _assigned(names: tuple[str, ...], value: object) -> str:
 
 
 def _default(names: tuple[str, ...]) -> tuple[Any, str]:
-    """Returns default and description of a setting or a section, or (None, "") if unknown."""
+    """Returns default and description of a setting or section, or (None, "") if none exists."""
     fields = Settings.model_fields
     default = None
     description = ""

@@ -104,7 +104,7 @@ def _chosen_ids(
 
 
 def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -> list[str]:
-    """Returns the ids of the person's demonstrations, and prints which could not be searched."""
+    """Returns the ids of the person's demonstrations. Prints those that could not be searched."""
     from demo_pipeline.runs.forgetting import PersonSearch, find_demonstrations
 
     values = {}

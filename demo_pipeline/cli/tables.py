@@ -121,7 +121,7 @@ def _print_wrapped(text: str) -> None:
 
 
 class _InProgress(ProgressColumn):
-    """A column of a progress bar with the first item in progress and the number of others."""
+    """A progress bar column that names the first item in progress and counts the others."""
 
     max_refresh = 1.0
 
@@ -292,7 +292,7 @@ def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Prints the scores by a scoring rule, for all steps and for groups of steps."""
+    """Prints the scores under a scoring rule, for all steps and for groups of steps."""
     out.print(_summary_table(preset, [row for row in rows if row["dimension"] == "all"]))
     out.print(_group_table(preset, rows))
 

@@ -325,7 +325,7 @@ def _counts(out: Path, expected: Mapping[str, _Expected]) -> dict[str, Any]:
 
 
 def _check_trajectories(out: Path, expected: Mapping[str, _Expected]) -> Iterator[Problem]:
-    """Yields the differences of trajectories.parquet and hidden_actions.parquet from `expected`."""
+    """Yields the problems of trajectories.parquet and hidden_actions.parquet."""
     rows = [trajectory.row for trajectory in expected.values()]
     columns = list(rows[0]) if rows else ["trajectory_id"]
     written = read_rows(out / TRAJECTORIES_FILE, columns=columns)
@@ -366,7 +366,7 @@ def _check_steps(
 def _check_exports(
     out: Path, expected: Mapping[str, _Expected], exports: Sequence[ExportState]
 ) -> Iterator[Problem]:
-    """Yields the differences of exports.json and exports.parquet from the exports' states."""
+    """Yields the problems of exports.json and exports.parquet, given the true export states."""
     document = load_json(out / EXPORTS_FILE)
     states = {state.name: state.as_dict() for state in exports}
     if document["exports"] != states:

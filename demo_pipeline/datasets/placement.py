@@ -36,7 +36,7 @@ def place(
     No trajectory is read if nothing changed since the last build.
 
     Returns:
-        The trajectories in the given order, and the memory to store for the next build.
+        The trajectories in the given order, and the splits to store for the next build.
 
     Raises:
         ChangedOutput: a file in an output of the stage `records` differs from the committed file.
@@ -62,7 +62,7 @@ def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
 
 
 def _placed(source: DatasetTrajectory, demonstration: KnownDemonstration) -> DatasetTrajectory:
-    """Returns the trajectory with group, split and `duplicate_of` from an entry of the memory."""
+    """Returns the trajectory with group, split and `duplicate_of` from the stored facts."""
     return replace(
         source,
         group=demonstration.group,
@@ -105,7 +105,7 @@ class _Placement:
     demonstrations: dict[str, KnownDemonstration] = field(default_factory=dict)
 
     def remember(self, trajectories: Sequence[DatasetTrajectory], made_of: str) -> SplitMemory:
-        """Assigns each trajectory to a split and returns the memory for the next build."""
+        """Assigns each trajectory to a split. Returns the splits to store for the next build."""
         placing = json.dumps({name: getattr(self.settings, name) for name in _PLACING})
         keeps_splits = self.before.placing == placing
         for trajectory in trajectories:

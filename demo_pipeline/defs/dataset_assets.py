@@ -46,7 +46,7 @@ _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
 def wanted_stages(settings: Settings) -> list[Stage[Any]]:
-    """Returns the stages of the datasets that the settings enable, in the order of the run."""
+    """Returns the stages of the datasets that the settings enable, in build order."""
     return built_stages(settings)
 
 

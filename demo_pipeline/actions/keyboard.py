@@ -222,7 +222,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of auto-repeat after it has begun
 UNKNOWN_TYPING = "unknown_text"  # flag for an unknown key that may have typed something
-LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock
+LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock when they tap it
 # Modifiers with which a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
 # Keys that act again with every auto-repeat. Quick presses of such a key become a single action.
@@ -303,7 +303,7 @@ class KeyboardReader:
         self._presses = 0
         self._caps = keyboards.locks.caps
         self._numlock = keyboards.locks.num
-        self._alt_digits: list[tuple[Gesture, str]] = []  # digits of the keypad with Alt held
+        self._alt_digits: list[tuple[Gesture, str]] = []  # keypad digits typed while Alt is held
         self.gestures: list[Gesture] = []
         self.holds: list[_KeyPress] = []
         self.reasons: dict[int, str] = {}
@@ -522,7 +522,7 @@ class KeyboardReader:
         return key.shifted if shift else key.char
 
 
-# Logged names of keys that are in no table of key names, but certainly type no character.
+# Logged names of keys that recording/key_names.py does not list, but that never type a character.
 _TYPE_NOTHING = re.compile(
     r"(Browser|Launch|Media|Brightness)[A-Za-z0-9]+|Eject|Power|Sleep|WakeUp|FnLock|Zoom|PlayCd"
 )

@@ -192,7 +192,7 @@ def _erasable(text: str) -> Iterator[str]:
     yield unit
 
 
-# Reason in the event accounting → the kind of input that is unknown.
+# Reason in ledger.parquet → the kind of input that is unknown.
 _UNKNOWN: Mapping[str, str] = {"unknown_key": "key", "other_button": "button"}
 _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the typing whole"
 

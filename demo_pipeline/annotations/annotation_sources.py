@@ -34,7 +34,7 @@ from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.files.shown_text import escape_markers, plain_characters, replace_surrogates
 from demo_pipeline.problems import Problem
 
-_ATTEMPTS = 2  # maximum number of times to ask a question whose answer is refused
+_ATTEMPTS = 2  # maximum number of times that a question is asked, if its answers are refused
 _MOST_ANSWER = 100_000  # maximum number of characters of an answer; longer answers are refused
 _FENCED = re.compile(r"\A\s*(?:<think>.*?</think>\s*)?```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)

@@ -243,7 +243,7 @@ def clean_text(value: Any) -> tuple[str, int]:
         raise RefusedValueError("too_long")
     text = value.replace("\r\n", "\n").strip()
     escaped = 0
-    while True:  # after the escape of an inner tag, the text around it may match as a tag
+    while True:  # once an inner tag is escaped, the text around it may form another tag
         text, tags = _TAG.subn(r"[\1]", text)
         if not tags:
             break

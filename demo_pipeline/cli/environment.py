@@ -135,7 +135,7 @@ def _not_json(message: str) -> Iterator[str]:
         try:
             json.loads(os.environ[name])
         except ValueError:
-            if isinstance(default, Section):  # take the first setting of the section as example
+            if isinstance(default, Section):  # use the first setting of the section as an example
                 names = (*names, *list(type(default).model_fields)[:1])
             if isinstance(default, Section | tuple):
                 yield f"setting {name}: is not valid JSON{_example(names)}"

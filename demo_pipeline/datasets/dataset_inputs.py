@@ -40,7 +40,7 @@ class CommittedTrajectories:
     privacy: str = ""
     memory: SplitMemory = field(default_factory=SplitMemory)
 
-    @cached_property  # used by the card and by the check of a dataset
+    @cached_property  # because both the card and the check of a dataset use it
     def provenance(self) -> Provenance:
         """The provenance rows for the statistics of a dataset.
 

@@ -533,7 +533,7 @@ class TreeReader:
         tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, press_ms, canvas)
-            self._cache.append((scan.event_index, tree))
+            self._cache_readable(scan, tree)
         return tree
 
     def readable_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
@@ -541,9 +541,7 @@ class TreeReader:
         tree = self._cached_tree(scan, canvas)
         if tree is None:
             tree = self._read(scan, scan.end_ms, canvas)
-            if tree.readable:
-                # An unusable tree is not cached, because `tree` gives it the time of a press.
-                self._cache.append((scan.event_index, tree))
+            self._cache_readable(scan, tree)
         return tree if tree.readable else None
 
     def scale(self, scan: LoggedScan) -> float | None:
@@ -556,6 +554,11 @@ class TreeReader:
             if line == scan.event_index and tree.canvas == canvas:
                 return tree
         return None
+
+    def _cache_readable(self, scan: LoggedScan, tree: StepTree) -> None:
+        """Caches a tree, unless it is unusable: the time of such a tree is that of an action."""
+        if tree.readable:
+            self._cache.append((scan.event_index, tree))
 
     def _read(self, scan: LoggedScan, time_ms: int, canvas: Canvas) -> StepTree:
         """Reads a scan; `time_ms` becomes the time of the tree if the scan is unusable."""

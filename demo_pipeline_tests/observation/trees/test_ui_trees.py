@@ -208,6 +208,11 @@ def test_an_empty_or_malformed_scan_counts_as_none_and_is_named(
     assert {(row["freshness"], row["nodes"], row["target_id"]) for row in rows} == {
         ("unreadable", 0, None)
     }
+    times = set()
+    for row in rows:
+        tree_file = tmp_path / "out" / f"{row['action_index']:03d}.json"
+        times.add(json.loads(tree_file.read_text(encoding="utf-8"))["timestamp"])
+    assert len(times) == len(rows)  # each tree has the time of its own action
     problems = check_scans_usable(tmp_path / "out")
     assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in rows})
 

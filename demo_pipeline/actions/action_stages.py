@@ -49,7 +49,7 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
     "each with the input events it was built from; the accounting of every input event.",
     kinds=frozenset({"parquet"}),
-    code_version="15",
+    code_version="16",
     inputs=("raw_recordings", "events"),
     section=lambda settings: settings.actions,
     build=_run_actions,

@@ -39,42 +39,204 @@ POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scro
 _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms", pa.int64())]))
 
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("action_index", pa.int32(), False, "0-based, in time order"),
-    ("action_type", pa.string(), False, "of OSWorld-Desktopd, or pause: a candidate for wait"),
-    ("x", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
-    ("y", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
-    ("end_x", pa.float64(), True, "drag: position of the release, screen pixels"),
-    ("end_y", pa.float64(), True, "drag: position of the release, screen pixels"),
-    ("button", pa.string(), True, "left, middle or right"),
-    ("clicks", pa.int32(), True, "presses of a click action: 1, 2 or 3"),
-    ("modifiers", pa.list_(pa.string()), False, "held at the press, in press order"),
-    ("path", _PATH, False, "drag: the pointer while the button was down"),
-    ("text", pa.string(), True, "type: the resulting text, Backspaces applied"),
-    ("keys", pa.list_(pa.string()), False, "hotkey: pyautogui names, in press order"),
-    ("presses", pa.int32(), True, "hotkey: how often it was pressed, 1 or more"),
-    ("direction", pa.string(), True, "scroll: up or down"),
-    ("amount", pa.int32(), True, "scroll: notches"),
-    ("wheel_sum", pa.float64(), True, "scroll: sum of the raw deltas"),
-    ("wheel_remainder", pa.float64(), True, "scroll: notches that amount leaves out, as logged"),
-    ("wheel_unit", pa.string(), True, "scroll: 120 (per notch), notch or pixel"),
-    ("wheel_method", pa.string(), True, "scroll: override or unit_signature"),
-    ("seconds", pa.float64(), True, "pause: time without an action, up to the next approach"),
-    ("press_ms", pa.int64(), False, "first press, epoch milliseconds"),
-    ("end_ms", pa.int64(), False, "last release, epoch milliseconds"),
-    ("pre_move_ms", pa.int64(), True, "first pointer move to the press, epoch milliseconds"),
-    ("first_event", pa.int64(), False, "lowest line number of its events"),
-    ("last_event", pa.int64(), False, "highest line number of its events"),
-    ("events", pa.list_(pa.int64()), False, "line numbers of all its raw events, ascending"),
-    ("flags", pa.list_(pa.string()), False, "what was unusual: long, never_released, …"),
+    ("action_index", pa.int32(), False, "0-based index of the action, in time order"),
+    ("action_type", pa.string(), False, "action type of OSWorld-Desktopd, or pause"),
+    (
+        "x",
+        pa.float64(),
+        True,
+        (
+            "position of the first press or wheel event, screen pixels as logged; "
+            "null if the action has none"
+        ),
+    ),
+    (
+        "y",
+        pa.float64(),
+        True,
+        (
+            "position of the first press or wheel event, screen pixels as logged; "
+            "null if the action has none"
+        ),
+    ),
+    (
+        "end_x",
+        pa.float64(),
+        True,
+        "position of a drag's release, screen pixels as logged; null for other actions",
+    ),
+    (
+        "end_y",
+        pa.float64(),
+        True,
+        "position of a drag's release, screen pixels as logged; null for other actions",
+    ),
+    ("button", pa.string(), True, "left, middle or right; null for scrolls, keys and pauses"),
+    (
+        "clicks",
+        pa.int32(),
+        True,
+        "number of presses of a click, or of a drag that begins with clicks; null for others",
+    ),
+    (
+        "modifiers",
+        pa.list_(pa.string()),
+        False,
+        "modifier keys that were held during a pointer action, in press order",
+    ),
+    (
+        "path",
+        _PATH,
+        False,
+        "positions of the pointer during a drag, screen pixels; empty for other actions",
+    ),
+    (
+        "text",
+        pa.string(),
+        True,
+        "text that was typed, after corrections with Backspace; null for other actions",
+    ),
+    (
+        "keys",
+        pa.list_(pa.string()),
+        False,
+        "keys of a hotkey as pyautogui names, in press order; empty for other actions",
+    ),
+    (
+        "presses",
+        pa.int32(),
+        True,
+        "how often a hotkey was pressed, at least 1; null for other actions",
+    ),
+    (
+        "direction",
+        pa.string(),
+        True,
+        "direction of a scroll that follows from its deltas, up or down; null for other actions",
+    ),
+    (
+        "amount",
+        pa.int32(),
+        True,
+        "number of wheel notches of a scroll, rounded; null for other actions",
+    ),
+    (
+        "wheel_sum",
+        pa.float64(),
+        True,
+        "sum of the logged wheel deltas of a scroll; null for other actions",
+    ),
+    (
+        "wheel_remainder",
+        pa.float64(),
+        True,
+        (
+            "exact minus rounded number of notches, with the sign of the deltas; "
+            "null except for scrolls"
+        ),
+    ),
+    (
+        "wheel_unit",
+        pa.string(),
+        True,
+        (
+            "unit of a scroll's deltas: 120 (120 are a notch), notch or pixel; null"
+            " for other actions"
+        ),
+    ),
+    (
+        "wheel_method",
+        pa.string(),
+        True,
+        (
+            "source of a scroll's direction: override (a setting) or unit_signature"
+            " (the unit of the deltas); null for other actions"
+        ),
+    ),
+    (
+        "seconds",
+        pa.float64(),
+        True,
+        (
+            "length of a pause in seconds, until the next input or the approach to "
+            "it; null for other actions"
+        ),
+    ),
+    (
+        "press_ms",
+        pa.int64(),
+        False,
+        "time of the first press or the start of a pause, epoch milliseconds",
+    ),
+    (
+        "end_ms",
+        pa.int64(),
+        False,
+        "time of the last release or the end of a pause, epoch milliseconds",
+    ),
+    (
+        "pre_move_ms",
+        pa.int64(),
+        True,
+        (
+            "time at which the pointer started towards the press, epoch "
+            "milliseconds; null if it did not move"
+        ),
+    ),
+    (
+        "first_event",
+        pa.int64(),
+        False,
+        "first line of the action's events in input_log.jsonl; for a pause, the line before it",
+    ),
+    (
+        "last_event",
+        pa.int64(),
+        False,
+        "last line of the action's events in input_log.jsonl; for a pause, the line after it",
+    ),
+    (
+        "events",
+        pa.list_(pa.int64()),
+        False,
+        "line numbers of all events of the action, ascending; empty for pauses",
+    ),
+    (
+        "flags",
+        pa.list_(pa.string()),
+        False,
+        "names of unusual circumstances, such as long or never_released",
+    ),
     (
         "text_evidence",
         pa.string(),
         True,
-        "type: whether the scans show the text: confirmed, contradicted or unseen",
+        (
+            "whether scans show the typed text: confirmed, contradicted or unseen; "
+            "null if not typing"
+        ),
     ),
-    ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
-    ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
-    ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
+    (
+        "text_scan_event",
+        pa.int64(),
+        True,
+        "line of the scan that confirms or contradicts the typed text; null if there is none",
+    ),
+    (
+        "text_source",
+        pa.string(),
+        True,
+        (
+            "source of the typed text: keys, or field if it was read in the text "
+            "field; null if not typing"
+        ),
+    ),
+    (
+        "keyboard_layout",
+        pa.string(),
+        True,
+        "keyboard layout by which the typed keys were read; null if the action is not typing",
+    ),
 )
 
 _TYPE = "action_type"
@@ -110,10 +272,28 @@ ACTIONS_SCHEMA = described_schema(
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
 _ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("event_index", pa.int64(), False, "line number in input_log.jsonl"),
-    ("bucket", pa.string(), False, "action, tree_scan, pointer_travel, repaired, rejected, other"),
-    ("action_index", pa.int32(), True, "of the action that the event is part of"),
-    ("reason", pa.string(), False, "why the event is part of no action; else empty"),
+    ("event_index", pa.int64(), False, "1-based line number in input_log.jsonl"),
+    (
+        "bucket",
+        pa.string(),
+        False,
+        "use of the line: action, tree_scan, pointer_travel, repaired, rejected or other",
+    ),
+    (
+        "action_index",
+        pa.int32(),
+        True,
+        "index of the action that contains the event; null if no action does",
+    ),
+    (
+        "reason",
+        pa.string(),
+        False,
+        (
+            "why no action contains the event, or why the line was rejected; empty "
+            "for actions, scans and pointer moves"
+        ),
+    ),
 )
 
 ACCOUNTING_SCHEMA = described_schema(

@@ -164,7 +164,7 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     "of something that has changed since are stale and do not count. The stage asks no server; "
     "only `demo-pipeline annotate` does.",
     kinds=frozenset({"parquet"}),
-    code_version="3",
+    code_version="4",
     inputs=(_TRAJECTORIES, REDACTIONS),
     source=_stored_annotations,
     build=_run,

@@ -355,19 +355,70 @@ def _kinds_and_values(value: Value) -> list[tuple[str, Any]]:
 ANNOTATIONS_FILE = "annotations.parquet"
 ANNOTATIONS_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("step_index", pa.int32(), True, "as in steps/NNN; last + 1: the end; null: the whole"),
-        ("kind", pa.string(), False, "what it says"),
-        ("variant", pa.string(), True, "which wording of the instruction"),
-        ("value", pa.string(), False, "JSON: true or false, 0 to 10, a text, or the subtasks"),
-        ("source", pa.string(), False, "the first of human, model and rule counts"),
-        ("author", pa.string(), False, "a person, a model with its version, or a rule"),
-        ("prompt", pa.string(), True, "name, version and hash of the prompt"),
-        ("judged", pa.string(), False, "SHA-256 over what was judged"),
-        ("time", pa.string(), False, "ISO 8601, UTC"),
-        ("stale", pa.bool_(), False, "what was judged has changed since; not used"),
-        ("effective", pa.bool_(), False, "it is the one that datasets use"),
-        ("disagrees", pa.bool_(), False, "another verdict or score than the one used"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        (
+            "step_index",
+            pa.int32(),
+            True,
+            (
+                "number of the step as in steps/NNN, or last step + 1 for the end; null"
+                " for the whole demonstration"
+            ),
+        ),
+        (
+            "kind",
+            pa.string(),
+            False,
+            "kind of the annotation, such as thought, step_correct or alignment",
+        ),
+        (
+            "variant",
+            pa.string(),
+            True,
+            "name of the rewording of the instruction, such as brief; null for other kinds",
+        ),
+        (
+            "value",
+            pa.string(),
+            False,
+            "value as JSON: true or false, a score from 0 to 10, a text, or a list of subtasks",
+        ),
+        ("source", pa.string(), False, "human, model or rule; each overrides the sources after it"),
+        (
+            "author",
+            pa.string(),
+            False,
+            "name of a person, of a model with its version, or of a rule",
+        ),
+        (
+            "prompt",
+            pa.string(),
+            True,
+            "name, version and hash of the prompt; null without a prompt",
+        ),
+        ("judged", pa.string(), False, "SHA-256 of the content that was judged"),
+        ("time", pa.string(), False, "time of the annotation, ISO 8601 in UTC"),
+        (
+            "stale",
+            pa.bool_(),
+            False,
+            "whether the judged content has changed since; datasets ignore stale annotations",
+        ),
+        (
+            "effective",
+            pa.bool_(),
+            False,
+            (
+                "whether datasets use this annotation, which overrides all others of "
+                "its step, kind and variant"
+            ),
+        ),
+        (
+            "disagrees",
+            pa.bool_(),
+            False,
+            "whether this verdict or score differs from the effective one",
+        ),
     ),
     {
         "trajectory_id value author time": TEXT,

@@ -64,16 +64,51 @@ EXPORTS_TABLE = "exports.parquet"
 ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 EXPORTS_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("split", pa.string(), True, "train, val, test or held_out; null: it takes no part"),
-        ("split_group", pa.string(), False, "group that is in one split as a whole"),
-        ("left_out", pa.string(), True, "why exports of steps leave it out; null: they do not"),
-        ("export", pa.string(), False, "name in datasets.exports"),
-        ("status", pa.string(), False, "of the export: built, outdated, failed, missing, disabled"),
-        ("output", pa.string(), True, "the export's output in the store; null: no version"),
-        ("version", pa.string(), True, "the version that was counted; null: no version"),
-        ("bytes", pa.int64(), True, "of all files of that version; null: no version"),
-        ("records", pa.int32(), False, "number of its records that are of this trajectory"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        (
+            "split",
+            pa.string(),
+            True,
+            "train, val, test or held_out; null if no training export contains the trajectory",
+        ),
+        (
+            "split_group",
+            pa.string(),
+            False,
+            "group of trajectories that are always in the same split",
+        ),
+        (
+            "left_out",
+            pa.string(),
+            True,
+            "why exports of single steps leave out the trajectory; null if they contain it",
+        ),
+        ("export", pa.string(), False, "name of the export, as in the setting datasets.exports"),
+        (
+            "status",
+            pa.string(),
+            False,
+            "status of the export: built, outdated, failed, missing or disabled",
+        ),
+        (
+            "output",
+            pa.string(),
+            True,
+            "name of the export's output in the store; null if no version exists",
+        ),
+        (
+            "version",
+            pa.string(),
+            True,
+            "id of the version whose records were counted; null if no version exists",
+        ),
+        (
+            "bytes",
+            pa.int64(),
+            True,
+            "size of all files of this version in bytes; null if no version exists",
+        ),
+        ("records", pa.int32(), False, "number of records of this trajectory in the export"),
     ),
     {
         "trajectory_id split_group left_out": TEXT,
@@ -276,17 +311,37 @@ TRAJECTORIES_FILE = "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
 TRAJECTORIES_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("task_id", pa.string(), False, "of task.json"),
-        ("osworld_task_id", pa.string(), True, "of task.json; null: no benchmark task"),
-        ("application", pa.string(), False, "of task.json"),
-        ("difficulty", pa.string(), False, "easy, medium or hard"),
-        ("success", pa.bool_(), False, "of result.json"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        ("task_id", pa.string(), False, "id of the task, as in task.json"),
+        (
+            "osworld_task_id",
+            pa.string(),
+            True,
+            "id of the matching OSWorld task; null if no task matches",
+        ),
+        ("application", pa.string(), False, "application of the task, as in task.json"),
+        ("difficulty", pa.string(), False, "difficulty of the task: easy, medium or hard"),
+        (
+            "success",
+            pa.bool_(),
+            False,
+            "whether the task was completed, as recorded or as a reviewer decided",
+        ),
         ("steps", pa.int32(), False, "number of steps"),
-        ("completion_time_ms", pa.int64(), False, "first event to last, milliseconds"),
-        ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
+        (
+            "completion_time_ms",
+            pa.int64(),
+            False,
+            "time from the first to the last event of the log, milliseconds",
+        ),
+        (
+            "complete",
+            pa.bool_(),
+            False,
+            "whether screenshots show all actions of the demonstration",
+        ),
         ("hidden_actions", pa.int32(), False, "number of actions that no screenshot shows"),
-        ("hidden_reasons", _REASONS, False, "their numbers by reason"),
+        ("hidden_reasons", _REASONS, False, "number of hidden actions by reason"),
         *QUEST_COLUMNS,
     ),
     {
@@ -301,11 +356,26 @@ INDEX_STEPS_SCHEMA = pa.schema(
         *PROVENANCE_SCHEMA,
         *described_schema(
             (
-                ("application", pa.string(), False, "of task.json"),
-                ("instruction", pa.string(), False, "of task.json"),
-                ("outcome", pa.string(), False, "of the demonstration, as recorded"),
-                ("split", pa.string(), True, "in the training exports; null: it takes no part"),
-                ("screenshot", pa.string(), False, "path of the PNG in the store"),
+                ("application", pa.string(), False, "application of the task, as in task.json"),
+                ("instruction", pa.string(), False, "instruction of the task, as in task.json"),
+                (
+                    "outcome",
+                    pa.string(),
+                    False,
+                    "recorded outcome of the demonstration: done, failed, aborted or unknown",
+                ),
+                (
+                    "split",
+                    pa.string(),
+                    True,
+                    "train, val, test or held_out; null if no export contains the trajectory",
+                ),
+                (
+                    "screenshot",
+                    pa.string(),
+                    False,
+                    "path of the step's screenshot, relative to the dataset's folder",
+                ),
             ),
             {
                 "application instruction screenshot": TEXT,

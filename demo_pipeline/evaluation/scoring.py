@@ -50,18 +50,46 @@ _DRAWN_AT_ONCE = 50  # maximum number of resamples that are converted to float64
 
 SCORES_SCHEMA = described_schema(
     (
-        ("preset", pa.string(), False, "the rule"),
+        ("preset", pa.string(), False, "name of the scoring rule"),
         ("answers", pa.string(), False, "predictions, or the name of a baseline"),
-        ("dimension", pa.string(), False, "all, action_type, application, platform or difficulty"),
-        ("value", pa.string(), False, "value of the dimension; all: every step"),
-        ("steps", pa.int32(), False, "number of steps that the rule scores"),
-        ("tasks", pa.int32(), False, "number of task groups of these steps"),
-        ("score", pa.float64(), True, "mean over steps, 0 to 1; null: no step"),
-        ("low", pa.float64(), True, "95 % bootstrap interval over tasks; null: one task"),
-        ("high", pa.float64(), True, "95 % bootstrap interval over tasks; null: one task"),
-        ("trajectory_score", pa.float64(), True, "mean over trajectories of their means"),
+        (
+            "dimension",
+            pa.string(),
+            False,
+            (
+                "dimension by which steps are grouped: all, action_type, application, "
+                "platform or difficulty"
+            ),
+        ),
+        (
+            "value",
+            pa.string(),
+            False,
+            "value of the dimension in this group; all if the group has every step",
+        ),
+        ("steps", pa.int32(), False, "number of steps in the group that the rule scores"),
+        ("tasks", pa.int32(), False, "number of task groups to which these steps belong"),
+        ("score", pa.float64(), True, "mean score of the steps, 0 to 1; null without steps"),
+        (
+            "low",
+            pa.float64(),
+            True,
+            "lower end of the 95 % bootstrap interval over tasks; null with a single task",
+        ),
+        (
+            "high",
+            pa.float64(),
+            True,
+            "upper end of the 95 % bootstrap interval over tasks; null with a single task",
+        ),
+        ("trajectory_score", pa.float64(), True, "mean of the trajectories' mean scores"),
         ("success", pa.float64(), True, "share of steps with the full score"),
-        ("grounding", pa.float64(), True, "share of points in the target's box; null: no box"),
+        (
+            "grounding",
+            pa.float64(),
+            True,
+            "share of answered points inside the target's box; null without boxes",
+        ),
         (
             "grounded_steps",
             pa.int32(),
@@ -72,45 +100,53 @@ SCORES_SCHEMA = described_schema(
             "prefix_steps",
             pa.float64(),
             True,
-            "mean number of right steps before the first wrong one; only of the dimension all",
+            "mean number of correct steps before the first wrong one; null except for all steps",
         ),
         (
             "prefix_share",
             pa.float64(),
             True,
-            "mean share of these steps in the trajectory; only of the dimension all",
+            "mean share of a trajectory before its first wrong step; null except for all steps",
         ),
     )
 )
 STEPS_SCHEMA = described_schema(
     (
-        ("preset", pa.string(), False, "the rule"),
-        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("preset", pa.string(), False, "name of the scoring rule"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
         (
             "step_index",
             pa.int32(),
             False,
-            "0-based; the number of steps for the additional step terminate",
+            "0-based number of the step; the number of steps for the additional step terminate",
         ),
-        ("task", pa.string(), False, "task group"),
-        ("application", pa.string(), False, "normalised name"),
-        ("platform", pa.string(), False, "windows, macos, linux"),
-        ("difficulty", pa.string(), False, "easy, medium, hard"),
-        ("action_type", pa.string(), False, "kind of the person's action"),
+        ("task", pa.string(), False, "task group of the demonstration"),
+        ("application", pa.string(), False, "normalised name of the application"),
+        ("platform", pa.string(), False, "windows, macos or linux"),
+        ("difficulty", pa.string(), False, "difficulty of the task: easy, medium or hard"),
+        ("action_type", pa.string(), False, "type of the person's action"),
         (
             "answered_type",
             pa.string(),
             True,
-            "kind of the first answered action; null: no usable answer",
+            "type of the first answered action; null if there is no usable answer",
         ),
-        ("score", pa.float64(), True, "0 to 1; null: the rule does not score this step"),
+        (
+            "score",
+            pa.float64(),
+            True,
+            "score of the answer, 0 to 1; null if the rule does not score this step",
+        ),
         (
             "grounded",
             pa.bool_(),
             True,
-            "the point is in the target's box; null: no position or no known target",
+            (
+                "whether the answered point is in the target's box; null without a "
+                "position or a known target"
+            ),
         ),
-        ("reason", pa.string(), True, "why there is no usable answer; null: there is one"),
+        ("reason", pa.string(), True, "why there is no usable answer; null if there is one"),
     )
 )
 

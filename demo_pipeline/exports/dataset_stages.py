@@ -196,7 +196,7 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="25",
+    code_version="26",
     section=lambda settings: settings.datasets,
     source=lambda workspace: SourceInput(
         None, {"limits of trajectories": workspace.settings.trajectories.fingerprint()}

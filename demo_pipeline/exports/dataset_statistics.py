@@ -422,7 +422,7 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`. `doubt` counts signals of `triage`.",
     kinds=frozenset({"duckdb"}),
-    code_version="22",
+    code_version="23",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     source=lambda workspace: count_doubt(workspace.store),
     build=run_statistics,

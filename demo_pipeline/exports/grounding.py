@@ -343,7 +343,7 @@ FORM = Form(
     folder="grounding",
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
-    code_version="13",
+    code_version="14",
     kinds=frozenset({"json", "parquet"}),
     settings=(*STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),
     exclusions=(*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED),

@@ -357,7 +357,7 @@ FORM = Form(
     folder="messages",
     description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
     "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    code_version="24",
+    code_version="25",
     kinds=frozenset({"json", "parquet"}),
     settings=(*DRAFT_SETTINGS, "action_line", "history_images", "coordinates"),
     exclusions=DRAFT_EXCLUSIONS,

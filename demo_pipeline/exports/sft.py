@@ -513,23 +513,56 @@ _BATCH_CHARACTERS = 64 * 2**20
 # Name, type and description of each column. `action` and `history` are JSON text, because actions
 # of different types have different parameters.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("trajectory_id", pa.string(), "demonstration id"),
-    ("step_index", pa.int32(), "0-based, as in steps/NNN"),
-    ("split", pa.string(), "train, val, test or held_out"),
-    ("task_id", pa.string(), "of task.json"),
-    ("application", pa.string(), "of task.json"),
-    ("action_type", pa.string(), "OSWorld-Desktopd action type"),
-    ("instruction", pa.string(), "input.instruction"),
-    ("screenshot", pa.string(), "input.screenshot: path in the dataset"),
-    ("ui_tree", pa.string(), "input.ui_tree: path, or JSON text; null: tree_agreement is differs"),
-    ("history", pa.string(), "input.history as JSON text: a list of actions and gaps"),
-    ("action", pa.string(), "output.action as JSON text"),
-    ("reasoning", pa.string(), "output.reasoning"),
-    ("reasoning_source", pa.string(), "template: the program wrote the reasoning"),
-    ("freshness", pa.string(), "of the tree: fresh, stale, changed, running, …"),
-    ("tree_agreement", pa.string(), "agrees, partial, differs or unknown: tree and screenshot"),
-    ("screen_changed", pa.bool_(), "until the next screenshot; null: not known"),
-    ("taken_back_by", pa.int32(), "the later step that undoes it by keys; null: none known"),
+    ("trajectory_id", pa.string(), "id of the demonstration"),
+    ("step_index", pa.int32(), "0-based number of the step, as in steps/NNN"),
+    ("split", pa.string(), "split of the step: train, val, test or held_out"),
+    ("task_id", pa.string(), "id of the task, as in task.json"),
+    ("application", pa.string(), "application of the task, as in task.json"),
+    ("action_type", pa.string(), "action type of OSWorld-Desktopd"),
+    ("instruction", pa.string(), "instruction of the task, as in input.instruction"),
+    ("screenshot", pa.string(), "path of the screenshot in the dataset, as in input.screenshot"),
+    (
+        "ui_tree",
+        pa.string(),
+        (
+            "UI tree as a path or as JSON text, as in input.ui_tree; null if it "
+            "contradicts the screenshot"
+        ),
+    ),
+    ("history", pa.string(), "earlier actions and gaps as JSON text, as in input.history"),
+    ("action", pa.string(), "action as JSON text, as in output.action"),
+    ("reasoning", pa.string(), "text about the action, as in output.reasoning"),
+    (
+        "reasoning_source",
+        pa.string(),
+        (
+            "who wrote the reasoning: template (a sentence from a template), "
+            "imported, human, model or rule"
+        ),
+    ),
+    (
+        "freshness",
+        pa.string(),
+        "how current the UI tree is: fresh, stale, changed, running, sparse, unreadable or none",
+    ),
+    (
+        "tree_agreement",
+        pa.string(),
+        "whether the UI tree agrees with the screenshot: agrees, partial, differs or unknown",
+    ),
+    (
+        "screen_changed",
+        pa.bool_(),
+        "whether the screen changed until the next screenshot; null if unknown",
+    ),
+    (
+        "taken_back_by",
+        pa.int32(),
+        (
+            "number of a later step that undoes this one with Ctrl+Z or Escape; "
+            "null if none is known"
+        ),
+    ),
 )
 _NULLABLE = ("ui_tree", "screen_changed", "taken_back_by")
 SFT_SCHEMA = described_schema(
@@ -546,7 +579,14 @@ SFT_SCHEMA = described_schema(
     },
 )
 _WORDED = described_schema(
-    [("instruction_source", pa.string(), True, "who worded the task otherwise; null: nobody did")],
+    [
+        (
+            "instruction_source",
+            pa.string(),
+            True,
+            "who reworded the instruction: human, model or rule; null if nobody did",
+        )
+    ],
     {"instruction_source": one_of("human", "model", "rule")},
 )
 _TABLE = Table(
@@ -718,7 +758,7 @@ FORM = Form(
     description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
     "history, action and reasoning, together and by split. Failed demonstrations are left out and "
     "counted.",
-    code_version="22",
+    code_version="23",
     kinds=frozenset({"json", "parquet"}),
     settings=(*STEP_SETTINGS, "sft_keys"),
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, UNDOCUMENTED),

@@ -348,7 +348,7 @@ FORM = StepLabelsForm(
     description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
     "per step of those that did their task or were reviewed, and a label per demonstration of all. "
     "Failed and rejected demonstrations are in this export, and in no other.",
-    code_version="14",
+    code_version="15",
     kinds=frozenset({"parquet"}),
     settings=(),
     exclusions=("off_screen", "missing_frame", "no_step", INCOMPLETE),

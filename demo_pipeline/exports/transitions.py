@@ -207,7 +207,7 @@ FORM = Form(
     folder="transitions",
     description="The screenshot before a step, its action, and the screenshot after it. No "
     "transition spans an action that no screenshot shows.",
-    code_version="13",
+    code_version="14",
     kinds=frozenset({"parquet"}),
     settings=STEP_SETTINGS,
     exclusions=(

@@ -98,7 +98,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     description="The screen before each action, 1920 by 1080, from the last frame before the "
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="33",
+    code_version="34",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=_run_screenshots,
@@ -131,7 +131,7 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     description="The current accessibility scan at each action, with the roles and states of "
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="26",
+    code_version="27",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=_run_ui_trees,

@@ -38,10 +38,25 @@ from demo_pipeline.recording.input_log import (
 CLOCK_STEPS_FILE = "clock_steps.parquet"
 CLOCK_STEPS_SCHEMA = described_schema(
     (
-        ("line", pa.int64(), False, "first line of input after the step, 1-based"),
-        ("logged_ms", pa.int64(), False, "its time as logged, epoch milliseconds"),
-        ("moved_ms", pa.int64(), False, "added to the logged times from that line on"),
-        ("gap_ms", pa.int64(), False, "from the line before it, after that; at least: not known"),
+        (
+            "line",
+            pa.int64(),
+            False,
+            "1-based number of the first line of input after the clock was set",
+        ),
+        ("logged_ms", pa.int64(), False, "time of this line as logged, epoch milliseconds"),
+        (
+            "moved_ms",
+            pa.int64(),
+            False,
+            "correction added to the logged times from this line on, milliseconds",
+        ),
+        (
+            "gap_ms",
+            pa.int64(),
+            False,
+            "assumed time between the lines before and after the change, milliseconds",
+        ),
     ),
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )

@@ -171,41 +171,63 @@ def _fault(value: Any, form: _Form, where: str) -> str:
 
 
 _ARROW_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string()}
-_POSITION = "screen pixels (points on macOS), origin of the main display"
+_LineNumber = Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
+_ByteOffset = Annotated[
+    int, Meta(ge=0, description="offset of the line's first byte in input_log.jsonl")
+]
+_ByteLength = Annotated[
+    int, Meta(ge=0, description="number of bytes of the line, without its line end")
+]
+_TIME = (
+    "time of the event, epoch milliseconds; corrected if the recorder's clock was set during the "
+    "recording"
+)
+_POSITION = (
+    "position of the pointer in screen pixels (points on macOS), relative to the main display's "
+    "top left corner; null if none was logged"
+)
+_TRUE_POSITION = (
+    "true position of the pointer, in the same unit, if the recorder clipped x and y to the main "
+    "display; null if none was logged"
+)
+_BUTTON = "name of the mouse button, as logged; null for other events"
+_KEY = "name of the key, as logged; null for other events"
+_DELTA = "rotation of the mouse wheel, with the logged unit and sign; null for other events"
+_TYPED = "character that a key typed, as text or as the recorder's JSON; null if none was logged"
+_PAYLOAD = "data of an undocumented event, as raw JSON; null for documented events"
+_DURATION = "duration of the scan, milliseconds; null if no usable duration was logged"
+_REASON_CODE = "stable name of the reason for the rejection, such as invalid_json"
+_REASON = "what is wrong with the line, for people; never quotes the line"
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """An accepted line of the input log; `EVENTS_SCHEMA` and `SCANS_SCHEMA` derive from it."""
 
-    event_index: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
-    byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
-    byte_length: Annotated[int, Meta(ge=0, description="of the line without its line end")]
-    event: Annotated[str, Meta(description="the event's name as logged")]
-    time_ms: Annotated[int, Meta(ge=0, description="epoch milliseconds by the recorder's clock")]
+    event_index: _LineNumber
+    byte_offset: _ByteOffset
+    byte_length: _ByteLength
+    event: Annotated[str, Meta(description="name of the event, as logged")]
+    time_ms: Annotated[int, Meta(ge=0, description=_TIME)]
     x: Annotated[float | None, Meta(description=_POSITION)] = None
     y: Annotated[float | None, Meta(description=_POSITION)] = None
-    raw_x: Annotated[float | None, Meta(description="where x was cut to the main display")] = None
-    raw_y: Annotated[float | None, Meta(description="where y was cut to the main display")] = None
-    button: Annotated[str | None, Meta(description="button name as logged")] = None
-    delta: Annotated[float | None, Meta(description="of the wheel, unit and sign as logged")] = None
-    key: Annotated[str | None, Meta(description="key name as logged")] = None
-    actual_char: Annotated[str | None, Meta(description="typed character, in any logged form")] = (
-        None
-    )
-    payload: Annotated[str | None, Meta(description="raw JSON of an undocumented event's data")] = (
-        None
-    )
-    duration_ms: Annotated[int | None, Meta(ge=0, description="of a scan, milliseconds")] = None
+    raw_x: Annotated[float | None, Meta(description=_TRUE_POSITION)] = None
+    raw_y: Annotated[float | None, Meta(description=_TRUE_POSITION)] = None
+    button: Annotated[str | None, Meta(description=_BUTTON)] = None
+    delta: Annotated[float | None, Meta(description=_DELTA)] = None
+    key: Annotated[str | None, Meta(description=_KEY)] = None
+    actual_char: Annotated[str | None, Meta(description=_TYPED)] = None
+    payload: Annotated[str | None, Meta(description=_PAYLOAD)] = None
+    duration_ms: Annotated[int | None, Meta(ge=0, description=_DURATION)] = None
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
     """A line that could not be read; `REJECTED_SCHEMA` derives from it."""
 
-    line: Annotated[int, Meta(ge=1, description="1-based line number in input_log.jsonl")]
-    byte_offset: Annotated[int, Meta(ge=0, description="of the line's first byte in the file")]
-    byte_length: Annotated[int, Meta(ge=0, description="of the line without its line end")]
-    code: Annotated[str, Meta(min_length=1, description="stable name of the reason")]
-    message: Annotated[str, Meta(min_length=1, description="what is wrong; never quotes the line")]
+    line: _LineNumber
+    byte_offset: _ByteOffset
+    byte_length: _ByteLength
+    code: Annotated[str, Meta(min_length=1, description=_REASON_CODE)]
+    message: Annotated[str, Meta(min_length=1, description=_REASON)]
 
 
 def _schema_of(row: type[msgspec.Struct], columns: Sequence[str]) -> pa.Schema:

@@ -127,7 +127,7 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
     "reason; offset, length and time of every accessibility scan in the log.",
     kinds=frozenset({"parquet"}),
-    code_version="10",
+    code_version="11",
     inputs=("raw_recordings",),
     section=lambda _: RecordingSettings(),
     build=_run_events,

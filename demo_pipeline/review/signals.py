@@ -81,42 +81,78 @@ MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the
 
 STEP_SIGNALS = (
     Signal("no_effect", 0.5, "only the pointer changed from this screenshot to the next"),
-    Signal("undone", 1.5, "the next step takes it back: undo, back, Escape or the same click"),
-    Signal("discontinuity", 1.5, "the screen before it is not where the previous step led"),
-    Signal("hesitation", 0.5, f"more than {IDLE_S:g} s without input before it, and no wait"),
-    Signal("wandering", 0.25, f"the pointer's path is over {1 / STRAIGHT:g} times the distance"),
-    Signal("corrections", 1.0, f"over {CORRECTED_SHARE:g} deletions per 100 typed characters"),
-    Signal("pace", 0.5, f"typed at under {PACE[0]:g} or over {PACE[1]:g} characters a second"),
+    Signal(
+        "undone", 1.5, "the next step takes this one back: undo, back, Escape or the same action"
+    ),
+    Signal(
+        "discontinuity",
+        1.5,
+        "before the step, the screen changed without input, or an action is not shown",
+    ),
+    Signal(
+        "hesitation",
+        0.5,
+        f"over {IDLE_S:g} s without an action before the step, except next to waits",
+    ),
+    Signal(
+        "wandering", 0.25, f"the pointer's path is over {1 / STRAIGHT:g} times the direct distance"
+    ),
+    Signal(
+        "corrections",
+        1.0,
+        f"at least {MOST_CORRECTIONS} deletions, and over {CORRECTED_SHARE:g} per 100 characters",
+    ),
+    Signal(
+        "pace",
+        0.5,
+        f"under {PACE[0]:g} or over {PACE[1]:g} typed and deleted characters per second",
+    ),
     Signal(
         "off_task",
         1.5,
-        "one of the last steps, in a window that neither the task nor an earlier window names",
+        "one of the last steps, in windows with no word of the task or of an earlier window",
     ),
     Signal("leak", 0.25, "the screenshot may already show the pointer at the target"),
-    Signal("no_target", 0.1, "a pointing action without a target"),
+    Signal("no_target", 0.1, "a pointing action without a known target"),
     Signal("no_tree", 0.5, "the UI tree is missing, unreadable or nearly empty"),
-    Signal("stale_tree", 0.05, "the UI tree is older than what the screenshot shows"),
-    Signal("short_wait", 0.25, f"a wait of less than {NEAR_PAUSE_S:g} s, near the threshold"),
+    Signal(
+        "stale_tree",
+        0.05,
+        "the UI tree is from before the end of the previous action, or contradicts the screenshot",
+    ),
+    Signal(
+        "short_wait",
+        0.25,
+        f"a wait of under {NEAR_PAUSE_S:g} s, close to the shortest possible wait",
+    ),
     Signal("black", 3.0, "the screenshot is black"),
     Signal("torn", 2.0, "the upper and the lower part of the screenshot show different screens"),
-    Signal("frozen", 2.0, f"one of {FROZEN_STEPS} or more pointing steps with the same screenshot"),
+    Signal(
+        "frozen",
+        2.0,
+        f"one of {FROZEN_STEPS} or more pointing steps in a row with the same screenshot",
+    ),
     Signal("doubtful_text", 1.0, "the typed text is uncertain; no training record uses it"),
-    Signal("recorder_window", 2.0, "it acts on the recorder's own window"),
+    Signal("recorder_window", 2.0, "the action is in a window of the recorder"),
     Signal("erased_text", 1.0, "the screenshot may show erased text that no step typed"),
 )
 DEMONSTRATION_SIGNALS = (
     Signal(
         "unused_time",
         1.0,
-        f"over {UNUSED_SHARE:.0%} of the video, and {UNUSED_S:g} s, before the first or after the "
-        "last action",
+        f"over {UNUSED_SHARE:.0%} of the video, and over {UNUSED_S:g} s, are before the first and "
+        "after the last action",
     ),
-    Signal("duration", 2.0, f"meta.json and the video differ by over {DURATION_S:g} s and a tenth"),
+    Signal(
+        "duration",
+        2.0,
+        f"meta.json and video differ in length by over {DURATION_S:g} s and a tenth",
+    ),
     Signal(
         "clock",
         2.0,
-        f"it rests on meta.timestamp alone, is uncertain by over {CLOCK_MS:g} ms, or fits few "
-        "moves of the pointer",
+        f"the clock rests on meta.timestamp alone, is uncertain by over {CLOCK_MS:g} ms, or fits "
+        "few moves of the pointer",
     ),
 )
 

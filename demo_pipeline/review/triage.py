@@ -70,27 +70,74 @@ _POINTED = ("click", "double_click", "right_click")
 
 TRIAGE_STEPS_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
-        (_TYPE, pa.string(), False, "OSWorld-Desktopd action type"),
-        ("doubt", pa.float64(), False, "sum of the points of its signals"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        ("step_index", pa.int32(), False, "0-based number of the step, as in steps/NNN"),
+        (_TYPE, pa.string(), False, "action type of OSWorld-Desktopd"),
+        ("doubt", pa.float64(), False, "sum of the points of the step's signals"),
         *(
             (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
             for signal in STEP_SIGNALS
         ),
-        ("undone_by", pa.string(), True, "how the next step takes it back"),
-        ("changed_share", pa.float64(), False, "of the screen until the next screenshot, 0 to 1"),
+        (
+            "undone_by",
+            pa.string(),
+            True,
+            (
+                "how the next step takes this one back: undo, back, escape or again; "
+                "null if it does not"
+            ),
+        ),
+        (
+            "changed_share",
+            pa.float64(),
+            False,
+            "share of the screen that changed until the next screenshot, 0 to 1",
+        ),
         (
             "idle_s",
             pa.float64(),
             True,
-            "seconds without an action before it; null: wait, first",
+            (
+                "seconds between the previous action and this one; null for the first "
+                "step and next to a wait"
+            ),
         ),
-        ("path_efficiency", pa.float64(), True, "distance ÷ pointer's path; null: no long path"),
-        ("characters", pa.int32(), True, "typed"),
-        ("deletions", pa.int32(), True, "presses of Backspace and Delete while typing"),
-        ("characters_per_second", pa.float64(), True, "null: fewer than 10 characters"),
-        ("picture_hash", pa.string(), False, "64 bits; similar screenshots differ in few of them"),
+        (
+            "path_efficiency",
+            pa.float64(),
+            True,
+            (
+                "distance to the target, divided by the length of the pointer's path; "
+                "null for short paths"
+            ),
+        ),
+        (
+            "characters",
+            pa.int32(),
+            True,
+            "number of typed characters; null if the action is not typing",
+        ),
+        (
+            "deletions",
+            pa.int32(),
+            True,
+            (
+                "number of presses of Backspace and Delete while typing; null if the "
+                "action is not typing"
+            ),
+        ),
+        (
+            "characters_per_second",
+            pa.float64(),
+            True,
+            "typed and deleted characters per second; null for texts of fewer than 10 characters",
+        ),
+        (
+            "picture_hash",
+            pa.string(),
+            False,
+            "hash of 64 bits of the screenshot; similar screenshots differ in few bits",
+        ),
     ),
     {
         "trajectory_id": TEXT,
@@ -107,37 +154,60 @@ TRIAGE_STEPS_SCHEMA = described_schema(
 )
 TRIAGE_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("task_group", pa.string(), False, "near-duplicates are searched within it"),
-        ("application", pa.string(), False, "of task.json"),
-        ("instruction", pa.string(), False, "of task.json"),
-        ("success", pa.bool_(), False, "as recorded"),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        (
+            "task_group",
+            pa.string(),
+            False,
+            "group of tasks within which near-duplicates are searched",
+        ),
+        ("application", pa.string(), False, "application of the task, as in task.json"),
+        ("instruction", pa.string(), False, "instruction of the task, as in task.json"),
+        ("success", pa.bool_(), False, "whether the task was completed, as recorded"),
         ("steps", pa.int32(), False, "number of steps"),
         (
             "doubt",
             pa.float64(),
             False,
-            "sum of points; a signal of steps counts once a step, at most 3 times",
+            (
+                "sum of the points of all signals; a signal of steps counts once for "
+                "each step, but at most 3 times"
+            ),
         ),
-        ("flagged", pa.bool_(), False, f"doubt of {FLAGGED:g} or more"),
+        ("flagged", pa.bool_(), False, f"whether the doubt is at least {FLAGGED:g}"),
         *(
             (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
             for signal in DEMONSTRATION_SIGNALS
         ),
         *(
-            (f"{signal.name}_steps", pa.int32(), False, f"steps: {signal.definition}")
+            (
+                f"{signal.name}_steps",
+                pa.int32(),
+                False,
+                f"number of steps with this signal: {signal.definition}",
+            )
             for signal in STEP_SIGNALS
         ),
         (
             "unused_s",
             pa.float64(),
             False,
-            "seconds of video before the first, after the last action",
+            "seconds of video before the first and after the last action, together",
         ),
-        ("film_s", pa.float64(), False, "length of the video, seconds"),
-        ("meta_s", pa.float64(), False, "length by meta.json, seconds"),
-        ("action_types", pa.list_(pa.string()), False, "of its steps"),
-        ("picture_hashes", pa.list_(pa.string()), False, "of its steps"),
+        (
+            "film_s",
+            pa.float64(),
+            False,
+            "time from the first to the last frame of the video, seconds",
+        ),
+        (
+            "meta_s",
+            pa.float64(),
+            False,
+            "duration of the recording according to meta.json, seconds; 0 if unknown",
+        ),
+        ("action_types", pa.list_(pa.string()), False, "action type of each step, in order"),
+        ("picture_hashes", pa.list_(pa.string()), False, "picture_hash of each step, in order"),
     ),
     {
         "trajectory_id task_group application instruction": TEXT,
@@ -365,7 +435,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     "undone, hesitation, discontinuity, off-task tail, clock, leaks, trees, black, torn and frozen "
     "screenshots. One row for each step and one for the demonstration, with a score of doubt.",
     kinds=frozenset({"parquet", "opencv"}),
-    code_version="6",
+    code_version="7",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
     section=lambda settings: settings.observation,
     build=build_triage,

@@ -134,7 +134,7 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
     "demonstration of one of these tasks is matched with it and left out of training exports.",
     kinds=frozenset({"parquet"}),
-    code_version="3",
+    code_version="4",
     inputs=(),
     source=read_task_files,
     build=_build,

@@ -42,131 +42,426 @@ ProvenanceRow = Mapping[str, Any]
 # Columns about the quest in meta.json. They are needed because task.json contains only the quest's
 # instruction.
 QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("objectives", pa.list_(pa.string()), True, "of meta.quest, in order; null: no quest"),
-    ("max_reward", pa.float64(), True, "of meta.quest, in $VIRAL; null: unknown"),
-    ("reward_time_ms", pa.int64(), True, "when it was calculated, epoch milliseconds"),
+    (
+        "objectives",
+        pa.list_(pa.string()),
+        True,
+        "objectives of the quest in meta.json, in order; null if meta.json has no quest",
+    ),
+    (
+        "max_reward",
+        pa.float64(),
+        True,
+        "maximum reward of the quest in meta.json, in $VIRAL; null if unknown",
+    ),
+    (
+        "reward_time_ms",
+        pa.int64(),
+        True,
+        "time at which the reward was calculated, epoch milliseconds; null if unknown",
+    ),
 )
 QUEST_NAMES = tuple(name for name, *_ in QUEST_COLUMNS)
 IMPORTED = "imported"  # reason code of a screenshot that came with an imported trajectory
 # Columns that repeat the content of action.json.
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("x", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
-    ("y", pa.int32(), True, "of the action on the canvas, pixels; a drag's start"),
-    ("end_x", pa.int32(), True, "a drag's end on the canvas, pixels"),
-    ("end_y", pa.int32(), True, "a drag's end on the canvas, pixels"),
-    ("text", pa.string(), True, "what was typed"),
-    ("keys", pa.list_(pa.string()), True, "hotkey: keys held together"),
-    ("direction", pa.string(), True, "scroll: up, down, left, right"),
-    ("amount", pa.int32(), True, "scroll: notches of the wheel"),
-    ("target_role", pa.string(), True, "role of the element that was acted on; null: not known"),
-    ("target_name", pa.string(), True, "its name; null: not known"),
+    (
+        "x",
+        pa.int32(),
+        True,
+        "x of the action, or of a drag's start, canvas pixels; null for keys and waits",
+    ),
+    (
+        "y",
+        pa.int32(),
+        True,
+        "y of the action, or of a drag's start, canvas pixels; null for keys and waits",
+    ),
+    ("end_x", pa.int32(), True, "x of a drag's end, canvas pixels; null for other actions"),
+    ("end_y", pa.int32(), True, "y of a drag's end, canvas pixels; null for other actions"),
+    ("text", pa.string(), True, "typed text; null if the action is not typing"),
+    (
+        "keys",
+        pa.list_(pa.string()),
+        True,
+        "keys of a hotkey, which are held together; null for other actions",
+    ),
+    (
+        "direction",
+        pa.string(),
+        True,
+        "direction of a scroll: up, down, left or right; null for other actions",
+    ),
+    ("amount", pa.int32(), True, "wheel notches of a scroll; null for other actions"),
+    ("target_role", pa.string(), True, "role of the target element; null if the target is unknown"),
+    ("target_name", pa.string(), True, "name of the target element; null if the target is unknown"),
 )
 
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("trajectory_id", pa.string(), False, "demonstration id"),
-    ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
-    ("action_index", pa.int32(), False, "row of actions.parquet that the step came from"),
-    ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
-    ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
-    ("end_ms", pa.int64(), False, "when the action ended, epoch milliseconds"),
-    ("end_filmed", pa.bool_(), False, "the video goes on until the action ended, or about"),
-    ("pts", pa.float64(), True, "presentation time of the screenshot, seconds; null: missing"),
-    ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
-    ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
-    ("leak", pa.bool_(), False, "the screenshot may already show the answer"),
-    ("unavoidable", pa.bool_(), False, "a leak that no earlier frame would avoid"),
-    ("pointer_distance_px", pa.float64(), True, "shown pointer to press, screen pixels"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still, milliseconds"),
+    ("trajectory_id", pa.string(), False, "id of the demonstration"),
+    ("step_index", pa.int32(), False, "0-based number of the step, as in steps/NNN"),
+    (
+        "action_index",
+        pa.int32(),
+        False,
+        "index in actions.parquet of the action that became the step",
+    ),
+    ("action_type", pa.string(), False, "action type of OSWorld-Desktopd"),
+    ("press_ms", pa.int64(), False, "time at which the action began, epoch milliseconds"),
+    ("end_ms", pa.int64(), False, "time at which the action ended, epoch milliseconds"),
+    (
+        "end_filmed",
+        pa.bool_(),
+        False,
+        "whether the video lasts until the end of the action, within the clock's uncertainty",
+    ),
+    (
+        "pts",
+        pa.float64(),
+        True,
+        (
+            "presentation time of the screenshot in the video, seconds; null if the"
+            " screenshot is missing or imported"
+        ),
+    ),
+    (
+        "lead_ms",
+        pa.float64(),
+        True,
+        "time from the screenshot to the press, milliseconds; null if pts is null",
+    ),
+    (
+        "reason_code",
+        pa.string(),
+        False,
+        (
+            "how the screenshot was chosen: pre_move, settled, backoff, "
+            "first_frame, waiting, missing or imported"
+        ),
+    ),
+    (
+        "leak",
+        pa.bool_(),
+        False,
+        "whether the screenshot may already reveal the action, for example by the pointer",
+    ),
+    ("unavoidable", pa.bool_(), False, "whether no earlier frame would have avoided the leak"),
+    (
+        "pointer_distance_px",
+        pa.float64(),
+        True,
+        (
+            "distance from the pointer in the screenshot to the press, screen "
+            "pixels as logged; null if unknown"
+        ),
+    ),
+    (
+        "settle_ms",
+        pa.float64(),
+        True,
+        (
+            "how long the screen was unchanged before the screenshot, milliseconds;"
+            " null if pts is null"
+        ),
+    ),
     (
         "clock_method",
         pa.string(),
         False,
-        "ffmpeg_start, pixels, typing, inputs, click_onsets, meta_timestamp",
+        (
+            "how log times were matched with video times: ffmpeg_start, pixels, "
+            "typing, inputs, click_onsets, meta_timestamp or none"
+        ),
     ),
-    ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
-    ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
-    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    (
+        "clock_uncertainty_ms",
+        pa.float64(),
+        False,
+        "uncertainty of the match between log times and video times, milliseconds",
+    ),
+    (
+        "tree_age_ms",
+        pa.int64(),
+        True,
+        (
+            "time from the end of the accessibility scan to the press, "
+            "milliseconds; null without a scan"
+        ),
+    ),
+    (
+        "freshness",
+        pa.string(),
+        False,
+        "how current the UI tree is: fresh, stale, changed, running, sparse, unreadable or none",
+    ),
     (
         "tree_agreement",
         pa.string(),
         False,
-        "agrees, partial, differs or unknown: tree and picture",
+        "whether the UI tree agrees with the screenshot: agrees, partial, differs or unknown",
     ),
-    ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: unchecked"),
-    ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
-    ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
-    ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
-    ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
+    (
+        "cursor_agrees",
+        pa.bool_(),
+        True,
+        (
+            "whether the pipeline's hit test at the pointer agrees with the "
+            "recorder's; null if not compared"
+        ),
+    ),
+    (
+        "target_x",
+        pa.int32(),
+        True,
+        "left edge of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_y",
+        pa.int32(),
+        True,
+        "top edge of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_width",
+        pa.int32(),
+        True,
+        "width of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_height",
+        pa.int32(),
+        True,
+        "height of the target element, canvas pixels; null if the target is unknown",
+    ),
     *_ACTION_COLUMNS,
-    ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
-    ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
-    ("screen_changed", pa.bool_(), True, "until the next screenshot; null: not known"),
-    ("changed_x", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
-    ("changed_y", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
-    ("changed_width", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
-    ("changed_height", pa.int32(), True, "box of the largest part that changed, canvas pixels"),
-    ("taken_back_by", pa.int32(), True, "the later step that undoes it by keys; null: none known"),
+    (
+        "wheel_method",
+        pa.string(),
+        True,
+        (
+            "source of a scroll's direction: evidence (video), override (setting) "
+            "or unit_signature (deltas); null for other actions"
+        ),
+    ),
+    (
+        "wheel_disagrees",
+        pa.bool_(),
+        True,
+        (
+            "whether the video shows a scroll in the opposite direction to the one "
+            "that its deltas imply; null if unknown or no scroll"
+        ),
+    ),
+    (
+        "screen_changed",
+        pa.bool_(),
+        True,
+        "whether the screen changed until the next screenshot; null if unknown",
+    ),
+    (
+        "changed_x",
+        pa.int32(),
+        True,
+        "left edge of the largest changed area, canvas pixels; null if no change is known",
+    ),
+    (
+        "changed_y",
+        pa.int32(),
+        True,
+        "top edge of the largest changed area, canvas pixels; null if no change is known",
+    ),
+    (
+        "changed_width",
+        pa.int32(),
+        True,
+        "width of the largest changed area, canvas pixels; null if no change is known",
+    ),
+    (
+        "changed_height",
+        pa.int32(),
+        True,
+        "height of the largest changed area, canvas pixels; null if no change is known",
+    ),
+    (
+        "taken_back_by",
+        pa.int32(),
+        True,
+        (
+            "number of a later step that undoes this one with Ctrl+Z or Escape; "
+            "null if none is known"
+        ),
+    ),
     (
         "doubtful_text",
         pa.bool_(),
         True,
-        "typed text that may be another one, or an Enter that may only have ended it; else null",
+        (
+            "true if the typed text may be wrong, or if an Enter may only have "
+            "confirmed a composition; otherwise null"
+        ),
     ),
-    ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
-    ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
-    ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
-    ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
-    ("pad_x", pa.float64(), False, "canvas pixels"),
-    ("pad_y", pa.float64(), False, "canvas pixels"),
-    ("instruction_source", pa.string(), False, "the meta.json field the instruction came from"),
+    (
+        "off_screen",
+        pa.bool_(),
+        False,
+        "always false, because actions outside the recorded screen do not become steps",
+    ),
+    (
+        "hidden_before",
+        pa.int32(),
+        False,
+        "number of actions after the previous step that no screenshot shows",
+    ),
+    ("complete", pa.bool_(), False, "whether screenshots show all actions of the demonstration"),
+    (
+        "scale",
+        pa.float64(),
+        False,
+        "canvas pixels per logged screen pixel: canvas = screen * scale + pad",
+    ),
+    ("pad_x", pa.float64(), False, "horizontal offset of the screen on the canvas, canvas pixels"),
+    ("pad_y", pa.float64(), False, "vertical offset of the screen on the canvas, canvas pixels"),
+    (
+        "instruction_source",
+        pa.string(),
+        False,
+        "field of meta.json with the instruction, or task.json if the trajectory was imported",
+    ),
     (
         "reasoning_source",
         pa.string(),
         False,
-        "template: the program wrote the reasoning",
+        "who wrote the reasoning: template (a sentence from a template) or imported",
     ),
-    ("split_group", pa.string(), False, "task group; no group is in two splits"),
-    ("platform", pa.string(), False, "windows, macos, linux"),
-    ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
-    ("status", pa.string(), False, "meta.status"),
-    ("reason", pa.string(), False, "meta.reason, empty when null"),
-    ("osworld_task_id", pa.string(), True, "OSWorld task of the demonstration; null: none known"),
-    ("osworld_match", pa.string(), True, "how the task was matched: id or instruction"),
-    ("osworld_match_field", pa.string(), True, "the meta.json field that matched"),
-    ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
-    ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
+    ("split_group", pa.string(), False, "group of tasks that are always in the same split"),
+    ("platform", pa.string(), False, "windows, macos or linux; empty if unknown"),
+    ("recorded_at", pa.string(), False, "time of the recording, ISO 8601 in UTC"),
+    ("status", pa.string(), False, "status in meta.json"),
+    ("reason", pa.string(), False, "reason in meta.json; empty if it has none"),
+    (
+        "osworld_task_id",
+        pa.string(),
+        True,
+        "id of the matching OSWorld task; null if no task matches",
+    ),
+    (
+        "osworld_match",
+        pa.string(),
+        True,
+        "how the OSWorld task was matched: id or instruction; null if no task matches",
+    ),
+    (
+        "osworld_match_field",
+        pa.string(),
+        True,
+        "field of meta.json that matched the OSWorld task; null if no task matches",
+    ),
+    (
+        "osworld_task_kind",
+        pa.string(),
+        True,
+        "kind of the OSWorld task: ordinary or risk; null if no task matches",
+    ),
+    (
+        "osworld_matches",
+        pa.int32(),
+        True,
+        "number of task files that match equally; the first is used; null if no task matches",
+    ),
     *QUEST_COLUMNS,
     (
         "text_evidence",
         pa.string(),
         True,
-        "type: whether the scans show the text: confirmed, contradicted or unseen",
+        (
+            "whether scans show the typed text: confirmed, contradicted or unseen; "
+            "null if nothing was typed"
+        ),
     ),
-    ("text_scan_event", pa.int64(), True, "type: line of the scan that says so; null: unseen"),
-    ("text_source", pa.string(), True, "type: keys, or field: what the field gained"),
-    ("keyboard_layout", pa.string(), True, "type: the layout by which the keys were read"),
-    ("unproven_clock", pa.bool_(), True, "the clock may be off so far that it is another screen"),
+    (
+        "text_scan_event",
+        pa.int64(),
+        True,
+        "line of the scan that confirms or contradicts the typed text; null if there is none",
+    ),
+    (
+        "text_source",
+        pa.string(),
+        True,
+        (
+            "source of the typed text: keys, or field if it was read in the text "
+            "field; null if nothing was typed"
+        ),
+    ),
+    (
+        "keyboard_layout",
+        pa.string(),
+        True,
+        "keyboard layout by which the typed keys were read; null if nothing was typed",
+    ),
+    (
+        "unproven_clock",
+        pa.bool_(),
+        True,
+        (
+            "true if the clock may be off by so much that the screenshot shows "
+            "another state; otherwise null"
+        ),
+    ),
     (
         "opened_by_hover",
         pa.bool_(),
         True,
-        "what was pressed had opened beside the resting pointer; null: nobody looked",
+        (
+            "whether hovering had opened the pressed element, such as a menu item; "
+            "null if the trajectory was imported"
+        ),
     ),
-    ("hover_x", pa.int32(), True, "where the pointer rested, canvas pixels"),
-    ("hover_y", pa.int32(), True, "where the pointer rested, canvas pixels"),
-    ("hover_ms", pa.int64(), True, "when the pointer came to rest there, epoch milliseconds"),
+    (
+        "hover_x",
+        pa.int32(),
+        True,
+        (
+            "x of the place where hovering opened the pressed element, canvas "
+            "pixels; null if none did"
+        ),
+    ),
+    (
+        "hover_y",
+        pa.int32(),
+        True,
+        (
+            "y of the place where hovering opened the pressed element, canvas "
+            "pixels; null if none did"
+        ),
+    ),
+    (
+        "hover_ms",
+        pa.int64(),
+        True,
+        (
+            "time at which the pointer came to rest at that place, epoch "
+            "milliseconds; null if hovering opened nothing"
+        ),
+    ),
     (
         "hovered_before",
         pa.list_(pa.int32()),
         True,
-        "x, y, x, y, … of the rests that opened the place of that one, in order; null: none",
+        (
+            "earlier places where hovering opened the way to that place, such as a "
+            "submenu: x, y, x, y, …, canvas pixels; null if none"
+        ),
     ),
     (
         "erased_text",
         pa.bool_(),
         True,
-        "the screenshot may show text that was typed and erased again, which no step typed",
+        (
+            "whether the screenshot may show text that was typed and erased again "
+            "without becoming a step; null if unknown"
+        ),
     ),
 )
 
@@ -342,12 +637,17 @@ class HiddenReason(StrEnum):
 
 HIDDEN_ACTIONS_SCHEMA = described_schema(
     (
-        ("trajectory_id", pa.string(), False, "demonstration id"),
-        ("before_step", pa.int32(), False, "the step that follows; the number of steps: none"),
-        ("action_index", pa.int32(), False, "row of actions.parquet"),
-        ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
-        ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
-        ("reason", pa.string(), False, ", ".join(HiddenReason)),
+        ("trajectory_id", pa.string(), False, "id of the demonstration"),
+        (
+            "before_step",
+            pa.int32(),
+            False,
+            "number of the step after the action; the number of steps if no step follows",
+        ),
+        ("action_index", pa.int32(), False, "index of the action in actions.parquet"),
+        ("action_type", pa.string(), False, "action type of OSWorld-Desktopd"),
+        ("press_ms", pa.int64(), False, "time at which the action began, epoch milliseconds"),
+        ("reason", pa.string(), False, f"why the action is not a step: {', '.join(HiddenReason)}"),
     ),
     {
         "trajectory_id": TEXT,

@@ -52,7 +52,7 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     "action, and result. provenance.parquet records the source of each step, "
     "hidden_actions.parquet the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="20",
+    code_version="21",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=_run_trajectories,

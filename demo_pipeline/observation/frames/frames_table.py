@@ -17,21 +17,79 @@ from demo_pipeline.observation.frames.frame_choice import Reason
 
 FRAMES_FILE = "frames.parquet"
 
-_UNPROVEN_TEXT = "the clock may be off by so much that the frame shows another state; else null"
-_FILE_TEXT = "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own"
-_DISTANCE_TEXT = "from the pointer in the frame to the press, event space"
+_REASONS = ", ".join(Reason)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), True, _FILE_TEXT),
-    ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
-    ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
-    ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
-    ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
-    ("reason_code", pa.string(), False, ", ".join(Reason)),
-    ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
-    ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
-    ("pointer_distance_px", pa.float64(), True, _DISTANCE_TEXT),
-    ("unproven_clock", pa.bool_(), True, _UNPROVEN_TEXT),
+    ("action_index", pa.int32(), False, "index of the action in actions.parquet"),
+    (
+        "file",
+        pa.string(),
+        True,
+        "file name of the screenshot; null without a screenshot, with the reason in reason_code",
+    ),
+    (
+        "pts",
+        pa.float64(),
+        True,
+        "presentation time of the frame in the video, seconds; null without a screenshot",
+    ),
+    (
+        "frame",
+        pa.int64(),
+        True,
+        "0-based number of the frame in presentation order; null without a screenshot",
+    ),
+    (
+        "lead_ms",
+        pa.float64(),
+        True,
+        "time from the frame to the press, milliseconds; null without a screenshot",
+    ),
+    (
+        "settle_ms",
+        pa.float64(),
+        True,
+        (
+            "how long the screen was unchanged up to the frame, as far back as "
+            "frames were compared, milliseconds; null without a screenshot"
+        ),
+    ),
+    ("reason_code", pa.string(), False, f"why the frame was chosen or is missing: {_REASONS}"),
+    (
+        "leak",
+        pa.bool_(),
+        False,
+        (
+            "whether the pointer is already at the target, or the frame is so late "
+            "that it may show the action's effect"
+        ),
+    ),
+    (
+        "unavoidable",
+        pa.bool_(),
+        False,
+        (
+            "whether a leak could not be avoided, because the pointer was at the "
+            "target since the previous action"
+        ),
+    ),
+    (
+        "pointer_distance_px",
+        pa.float64(),
+        True,
+        (
+            "distance from the pointer in the frame to the press, screen pixels as "
+            "logged; null if unknown"
+        ),
+    ),
+    (
+        "unproven_clock",
+        pa.bool_(),
+        True,
+        (
+            "true if the clock may be off by so much that the frame shows another "
+            "state; otherwise null"
+        ),
+    ),
 )
 
 FRAMES_SCHEMA = described_schema(

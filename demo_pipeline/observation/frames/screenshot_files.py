@@ -39,11 +39,29 @@ _GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)  # (columns, rows) of c
 
 PICTURES_SCHEMA = described_schema(
     (
-        ("file", pa.string(), False, "the picture; not there: it was no screenshot after all"),
-        ("sha256", pa.string(), False, "of the PNG; the file may have another name by now"),
-        ("jpeg", pa.binary(), False, f"the picture as a JPEG of {THUMBNAIL_WIDTH} pixels width"),
-        ("cells", pa.binary(), False, f"mean grey of cells of {CELL} pixels, row by row"),
-        ("black", pa.bool_(), False, "nothing is brighter than a video's black"),
+        (
+            "file",
+            pa.string(),
+            False,
+            (
+                "file name of the screenshot when it was written; the file may have "
+                "been renamed or removed since"
+            ),
+        ),
+        ("sha256", pa.string(), False, "SHA-256 of the PNG file, which identifies a renamed file"),
+        (
+            "jpeg",
+            pa.binary(),
+            False,
+            f"JPEG copy of the screenshot with a width of {THUMBNAIL_WIDTH} pixels",
+        ),
+        (
+            "cells",
+            pa.binary(),
+            False,
+            f"mean grey levels (0 to 255) of squares of {CELL} pixels, row by row, one byte each",
+        ),
+        ("black", pa.bool_(), False, "whether the screenshot is black, apart from a few pixels"),
     )
 )
 

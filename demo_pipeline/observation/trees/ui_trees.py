@@ -53,58 +53,144 @@ UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
-    ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), False, "NNN.json"),
-    ("scan_event", pa.int64(), True, "line of the scan in input_log.jsonl; null: no scan"),
-    ("scan_ms", pa.int64(), True, "when the scan began, epoch milliseconds"),
-    ("duration_ms", pa.int64(), True, "how long it took, milliseconds"),
+    ("action_index", pa.int32(), False, "index of the action in actions.parquet"),
+    ("file", pa.string(), False, "name of the JSON file with the accessibility tree"),
+    (
+        "scan_event",
+        pa.int64(),
+        True,
+        "line number of the accessibility scan in input_log.jsonl; null if no scan had finished",
+    ),
+    (
+        "scan_ms",
+        pa.int64(),
+        True,
+        "time at which the scan began, epoch milliseconds; null without a scan",
+    ),
+    ("duration_ms", pa.int64(), True, "duration of the scan, milliseconds; null if unknown"),
     (
         "tree_age_ms",
         pa.int64(),
         True,
-        "end of the scan to the press, milliseconds",
+        "time from the end of the scan to the press, milliseconds; null without a scan",
     ),
-    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    (
+        "freshness",
+        pa.string(),
+        False,
+        "how current the scan is: fresh, stale, changed, running, sparse, unreadable or none",
+    ),
     (
         "tree_agreement",
         pa.string(),
         False,
-        "whether the tree says what the screenshot shows: agrees, partial, differs or unknown",
+        "whether the tree agrees with the screenshot: agrees, partial, differs or unknown",
     ),
-    ("nodes", pa.int32(), False, "below the root"),
-    ("unknown_roles", pa.int32(), False, "nodes with a role that roles.json lacks"),
-    ("dropped_states", pa.int32(), False, "states that OSWorld-Desktopd does not have"),
-    ("target_id", pa.string(), True, "id in NNN.json; null: no target is known"),
-    ("target_role", pa.string(), True, "OSWorld-Desktopd role"),
-    ("target_name", pa.string(), True, "name of the element, as in NNN.json"),
-    ("window_title", pa.string(), True, "of the window acted in; null: not known for certain"),
-    ("target_x", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_y", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_width", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_height", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_method", pa.string(), False, ", ".join(METHODS)),
+    ("nodes", pa.int32(), False, "number of nodes in the tree, without the root"),
+    ("unknown_roles", pa.int32(), False, "number of nodes whose role is not in roles.json"),
+    (
+        "dropped_states",
+        pa.int32(),
+        False,
+        "number of states that were left out because OSWorld-Desktopd does not have them",
+    ),
+    (
+        "target_id",
+        pa.string(),
+        True,
+        "id of the target element in the tree; null if the target is unknown",
+    ),
+    (
+        "target_role",
+        pa.string(),
+        True,
+        "role of the target element in OSWorld-Desktopd; null if the target is unknown",
+    ),
+    (
+        "target_name",
+        pa.string(),
+        True,
+        "name of the target element in the tree; null if the target is unknown",
+    ),
+    (
+        "window_title",
+        pa.string(),
+        True,
+        "title of the window in which the action took place; null if it is uncertain",
+    ),
+    (
+        "target_x",
+        pa.int32(),
+        True,
+        "left edge of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_y",
+        pa.int32(),
+        True,
+        "top edge of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_width",
+        pa.int32(),
+        True,
+        "width of the target element, canvas pixels; null if the target is unknown",
+    ),
+    (
+        "target_height",
+        pa.int32(),
+        True,
+        "height of the target element, canvas pixels; null if the target is unknown",
+    ),
+    ("target_method", pa.string(), False, f"how the target was found: {', '.join(METHODS)}"),
     (
         "cursor_agrees",
         pa.bool_(),
         True,
-        "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
+        (
+            "whether the pipeline's hit test at the pointer agrees with the "
+            "recorder's; null if not compared"
+        ),
     ),
     (
         "samples_agree",
         pa.bool_(),
         True,
-        "the scan's tree agrees with the recorder's own hit tests at random points; null: none",
+        (
+            "whether the tree agrees with the recorder's hit tests at random "
+            "points; null if not compared"
+        ),
     ),
-    ("damaged_elements", pa.int32(), False, "elements of the scan that could not be read"),
-    ("secret_field", pa.bool_(), False, "the text is typed into a field for passwords"),
+    (
+        "damaged_elements",
+        pa.int32(),
+        False,
+        "number of elements of the scan that could not be read",
+    ),
+    (
+        "secret_field",
+        pa.bool_(),
+        False,
+        "whether the action types a password, or any text on a dark or locked screen",
+    ),
     (
         "hover_id",
         pa.string(),
         True,
-        "element whose hovering opened what was pressed; null: unknown",
+        "id of the element whose hovering opened the pressed one; null if there is none",
     ),
-    ("hover_role", pa.string(), True, "OSWorld-Desktopd role of that element"),
-    ("hover_name", pa.string(), True, "name of that element, as in NNN.json"),
+    (
+        "hover_role",
+        pa.string(),
+        True,
+        "role of the element whose hovering opened the pressed one; null if there is none",
+    ),
+    (
+        "hover_name",
+        pa.string(),
+        True,
+        "name of the element whose hovering opened the pressed one; null if there is none",
+    ),
 )
 
 UI_TREES_SCHEMA = described_schema(
@@ -268,7 +354,11 @@ def _without_passwords(
     clean_rows: list[TreeRow] = []
     for row in rows:
         clean_row = dict(row)
-        for column in ("target_name", "window_title", "hover_name"):
+        for column in (
+            "target_name",
+            "window_title",
+            "name of the target element in the tree; null if the target is unknown",
+        ):
             clean_row[column] = without_texts(row[column], passwords)
         clean_rows.append(clean_row)
     return clean_rows

@@ -46,8 +46,9 @@ def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
 ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     name="actions",
     folder="actions",
-    description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
-    "each with the input events it was built from; the accounting of every input event.",
+    description="The actions of the person: clicks, drags, scrolls, typed text, hotkeys and "
+    "pauses, each with the log lines of its input events. A second table says for "
+    "every log line which action contains it, or why none does.",
     kinds=frozenset({"parquet"}),
     code_version="16",
     inputs=("raw_recordings", "events"),
@@ -56,15 +57,16 @@ ACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "actions_schema",
-            "The tables have the declared columns and values; every "
-            "input event is in exactly one bucket of the event accounting.",
+            "The tables have the declared columns and values, and every log line is in "
+            "exactly one bucket of ledger.parquet.",
             _check_tables,
             compared=("actions", "pauses", "ledger"),
         ),
         Check(
             "known_input",
-            "Every key, button and unit of the wheel is known, and on which keyboard the text was "
-            "typed; else typing is split there, or the step is left out of exports.",
+            "Every key and button and the unit of the wheel are known, and no typed text "
+            "is in doubt. Typing is split at an unknown key. Exports leave out steps with "
+            "doubtful text, and scrolls of unknown size may be hidden.",
             joined(
                 lambda inputs, out: typed_text.check_known_input(out, inputs.folders["events"]),
                 lambda _, out: typed_text.check_keyboard_layout(out),

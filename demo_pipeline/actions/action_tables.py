@@ -140,8 +140,8 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         pa.string(),
         True,
         (
-            "unit of a scroll's deltas: 120 (120 are a notch), notch or pixel; null"
-            " for other actions"
+            "unit of a scroll's deltas: 120 (120 are a notch), notch or pixel; null "
+            "for other actions"
         ),
     ),
     (
@@ -149,8 +149,8 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         pa.string(),
         True,
         (
-            "source of a scroll's direction: override (a setting) or unit_signature"
-            " (the unit of the deltas); null for other actions"
+            "source of a scroll's direction: override (a setting) or unit_signature "
+            "(the unit of the deltas); null for other actions"
         ),
     ),
     (

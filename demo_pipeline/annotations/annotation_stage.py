@@ -159,10 +159,10 @@ def _check_values(inputs: RecordingInputs, rows: list[dict[str, Any]]) -> Iterat
 ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     name=ANNOTATIONS,
     folder="annotated",
-    description="Verdicts, grades, thoughts and other wordings by people, models and rules, and "
-    "which of them count: a human's overrides a model's, a model's overrides a rule's. Annotations "
-    "of something that has changed since are stale and do not count. The stage asks no server; "
-    "only `demo-pipeline annotate` does.",
+    description="Verdicts, grades, thoughts and rewordings by people, models and rules. A "
+    "human's annotation overrides a model's, and a model's overrides a rule's. If "
+    "the judged content has changed since, the annotation is stale and ignored. "
+    "The stage asks no model; `demo-pipeline annotate` does.",
     kinds=frozenset({"parquet"}),
     code_version="4",
     inputs=(_TRAJECTORIES, REDACTIONS),
@@ -171,8 +171,8 @@ ANNOTATIONS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "annotations_table",
-            "The table has its declared columns and values, and one annotation of each kind "
-            "counts for a step or the whole.",
+            "The table has the declared columns and values, and datasets use at most one "
+            "annotation of each kind for a step or for the whole demonstration.",
             _check,
             compared=("annotations",),
         ),

@@ -361,8 +361,8 @@ ANNOTATIONS_SCHEMA = described_schema(
             pa.int32(),
             True,
             (
-                "number of the step as in steps/NNN, or last step + 1 for the end; null"
-                " for the whole demonstration"
+                "number of the step as in steps/NNN, or last step + 1 for the end; null "
+                "for the whole demonstration"
             ),
         ),
         (

@@ -62,26 +62,49 @@ OF_TRAJECTORIES = (
 DEMONSTRATION_VIEWS = (
     View(
         "actions",
-        "an action, including pauses that became no step",
+        "a row for each action, including pauses that are not steps",
         "actions/*/actions.parquet",
         _OF_DEMONSTRATION,
     ),
-    View("ledger", "what a log line was used for", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
-    View("frames", "a chosen frame", "screenshots/*/frames.parquet", _OF_DEMONSTRATION),
-    View("trees", "a chosen tree scan", "ui_trees/*/trees.parquet", _OF_DEMONSTRATION),
-    View("events", "a line of an input log", "events/*/events.parquet", _OF_DEMONSTRATION),
+    View(
+        "ledger",
+        "a row for each log line: the action that contains it, or why none does",
+        "actions/*/ledger.parquet",
+        _OF_DEMONSTRATION,
+    ),
+    View(
+        "frames",
+        "a row for each action: the chosen frame of the video",
+        "screenshots/*/frames.parquet",
+        _OF_DEMONSTRATION,
+    ),
+    View(
+        "trees",
+        "a row for each action: the chosen accessibility scan and the target",
+        "ui_trees/*/trees.parquet",
+        _OF_DEMONSTRATION,
+    ),
+    View(
+        "events",
+        "a row for each accepted line of an input log",
+        "events/*/events.parquet",
+        _OF_DEMONSTRATION,
+    ),
     View(
         "triage_steps",
-        "a step: figures of doubt, each signal with its definition in the column",
+        "a row for each step: its signals of doubt and the measurements behind them",
         "triage/*/steps.parquet",
     ),
     View(
         "triage",
-        "a demonstration: doubt, its signals, and how many steps have each",
+        "a row for each demonstration: its doubt, and the number of steps with each signal",
         "triage/*/demonstration.parquet",
     ),
     View(
-        "rejected", "a line that could not be read", "events/*/rejected.parquet", _OF_DEMONSTRATION
+        "rejected",
+        "a row for each rejected line of an input log, with the reason",
+        "events/*/rejected.parquet",
+        _OF_DEMONSTRATION,
     ),
 )
 

@@ -64,15 +64,15 @@ def datasets_job(settings: Settings) -> Any:
     return dg.define_asset_job(
         DATASETS_JOB,
         [stage.name for stage in wanted_stages(settings)],
-        description="Builds the training exports from the committed trajectories, then the index "
-        "and the statistics.",
+        description="Builds the training exports from the committed trajectories, and then the "
+        "index and the statistics.",
     )
 
 
 def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
     specs = reporting.check_specs(stage.name, stage.checks)
     if stage.reads_trajectories:
-        description = "Every committed trajectory that was read has the SHA-256 of its manifest."
+        description = "All files of the trajectories still have the SHA-256 in the manifest."
         specs.append(dg.AssetCheckSpec(_WHOLE_CHECK, asset=stage.name, description=description))
 
     @dg.asset(

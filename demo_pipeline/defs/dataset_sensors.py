@@ -71,8 +71,8 @@ def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     @store_sensor(
         "rebuild_datasets",
         interval_seconds,
-        "Builds the datasets once after a wave of demonstrations: when none is in work any more, "
-        "or after 15 minutes.",
+        "Builds the datasets once after a group of new demonstrations: when no "
+        "demonstration is being processed, or after 15 minutes at the latest.",
         job,
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> SensorAnswer:
@@ -134,8 +134,9 @@ def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     @store_sensor(
         "tasks_changed",
         interval_seconds,
-        "Reads the OSWorld task files into a catalog when the catalog is missing or the files "
-        "changed. The job `reprocess_changed` compares existing trajectories with it again.",
+        "Reads the OSWorld task files into a catalog if the catalog is missing or the "
+        "files changed. To compare existing trajectories with the new catalog, run "
+        "the job `reprocess_changed`.",
         job,
     )
     def evaluate(context: dg.SensorEvaluationContext, workspace: Workspace) -> SensorAnswer:

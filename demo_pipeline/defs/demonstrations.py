@@ -98,5 +98,5 @@ DEMONSTRATION_ASSETS = [demonstration_asset(stage) for stage in STAGES]
 process_demonstration = dg.define_asset_job(
     DEMONSTRATION_JOB,
     selection=[stage.name for stage in STAGES],
-    description="Processes one demonstration from its uploaded files to its contact sheets.",
+    description="Processes a demonstration, from its uploaded files to its contact sheets.",
 )

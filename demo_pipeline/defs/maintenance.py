@@ -131,17 +131,22 @@ def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
 class _RetryConfig(dg.Config):
     """The ids of the demonstrations to retry. No ids means all quarantined demonstrations."""
 
-    ids: list[str] = Field(default_factory=list)
+    ids: list[str] = Field(
+        default_factory=list,
+        description="ids of quarantined demonstrations to retry; empty for all of them",
+    )
 
 
 class _PruneConfig(dg.Config):
     """Days to keep finished runs, and hours to keep unreferenced versions of outputs."""
 
-    days: float = 30.0
-    grace_hours: float = 24.0
+    days: float = Field(30.0, description="days for which finished runs are kept")
+    grace_hours: float = Field(
+        24.0, description="hours for which versions that nothing refers to are kept"
+    )
 
 
-@dg.op(name="retry", description="Processes the quarantined demonstrations again.")
+@dg.op(name="retry", description="Processes quarantined demonstrations again.")
 def _retry(context: dg.OpExecutionContext, config: _RetryConfig, roots: Roots) -> None:
     quarantined = [record.demonstration for record in list_quarantine(roots.workspace.store)]
     wanted = set(config.ids or quarantined)
@@ -152,7 +157,8 @@ def _retry(context: dg.OpExecutionContext, config: _RetryConfig, roots: Roots) -
 
 @dg.op(
     name="reprocess",
-    description="Processes every demonstration again whose code or settings changed.",
+    description="Rebuilds outputs of demonstrations that were built by other code or with other "
+    "settings.",
 )
 def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
     workspace = roots.workspace
@@ -173,7 +179,10 @@ def _reprocess(context: dg.OpExecutionContext, roots: Roots) -> None:
         raise dg.Failure(message, allow_retries=False)
 
 
-@dg.op(name="prune", description="Deletes old runs and old versions that nothing refers to.")
+@dg.op(
+    name="prune",
+    description="Deletes old runs, and old versions in the store that nothing refers to.",
+)
 def _prune(context: dg.OpExecutionContext, config: _PruneConfig, roots: Roots) -> None:
     runs = prune_runs(context.instance, time.time() - config.days * _DAY)
     versions = roots.workspace.store.prune(config.grace_hours * 3600)
@@ -192,26 +201,27 @@ def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
 retry_quarantined = _job(
     "retry_quarantined",
     _retry,
-    "Retries quarantined demonstrations whose upload did not change (config: `ids`; default: all).",
+    "Processes quarantined demonstrations again: those in the config `ids`, or all of them if "
+    "`ids` is empty.",
 )
 reprocess_changed = _job(
     "reprocess_changed",
     _reprocess,
-    "Processes again the demonstrations whose outputs were built by other code or with other "
-    "settings.",
+    "Rebuilds outputs of demonstrations that were built by other code or with other settings.",
 )
 prune_history = _job(
     "prune_history",
     _prune,
-    "Deletes finished runs older than `days`, except the newest run of each partition and dataset, "
-    "and versions in the store that nothing refers to.",
+    "Deletes finished runs that are older than `days`, and versions in the store "
+    "that nothing refers to. The newest run of each partition and dataset is "
+    "kept.",
 )
 weekly_prune = dg.ScheduleDefinition(
     name="prune_history_weekly",
     job=prune_history,
     cron_schedule="0 4 * * 0",
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Prunes every Sunday at 04:00. Off by default.",
+    description="Runs `prune_history` every Sunday at 04:00. It is off by default.",
 )
 
 MAINTENANCE_JOBS = (retry_quarantined, reprocess_changed, prune_history)

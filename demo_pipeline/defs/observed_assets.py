@@ -88,10 +88,11 @@ _REVIEWS_SPEC = dg.AssetSpec(
     owners=OWNERS,
     kinds={"json"},
     code_version="1",
-    description="Decisions of people: approvals, rejections, corrections, bad steps, notes. People "
-    "make them with `demo-pipeline review`. The sensor `new_uploads`, or `demo-pipeline run`, "
-    "applies corrections in `records`, and approvals and rejections in the datasets. An "
-    "observation of this asset counts the decisions.",
+    description="The decisions of reviewers: approvals, rejections, corrections, bad steps "
+    "and notes. People make them with `demo-pipeline review`. The sensor "
+    "`new_uploads` or `demo-pipeline run` applies corrections in `records`, and "
+    "approvals and rejections in the datasets. An observation of this asset "
+    "counts the decisions.",
 )
 
 with warnings.catch_warnings():
@@ -108,6 +109,6 @@ with warnings.catch_warnings():
 tasks_job = dg.define_asset_job(
     TASKS_JOB,
     [TASKS_STAGE.name],
-    description="Reads the OSWorld task files into the catalog that trajectories are compared "
-    "with.",
+    description="Reads the OSWorld task files into the catalog with which trajectories are "
+    "compared.",
 )

@@ -54,8 +54,8 @@ def roots_resource(
 
     @dg.resource(
         config_schema={},
-        description=f"uploads: {settings.uploads}; store: {settings.store}; the settings of the "
-        "environment. A run cannot change them.",
+        description=f"The settings of the environment, which a run cannot change. Uploads: "
+        f"{settings.uploads}. Store: {settings.store}.",
     )
     def roots(context: dg.InitResourceContext) -> Iterator[OpenRoots]:
         with _run_lock(context):

@@ -64,13 +64,13 @@ _RunEnd = tuple[bool, float]
 class Ids(dg.Config):
     """The demonstrations to process; those that are already built or quarantined are skipped."""
 
-    ids: list[str] = Field(description="ids of demonstrations in the uploads")
+    ids: list[str] = Field(description="ids of uploaded demonstrations")
 
 
 @dg.op(
     name="demonstrations",
-    description="Takes each demonstration through its stages by a run of its own, in "
-    "`execution.workers` processes of this machine.",
+    description="Processes each demonstration in a run of its own, in `execution.workers` "
+    "processes on this machine.",
 )
 def _demonstrations(context: dg.OpExecutionContext, config: Ids, roots: Roots) -> None:
     workspace = roots.workspace
@@ -117,7 +117,7 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 
     @dg.job(
         name=PROCESS_MANY,
-        description="Processes the demonstrations `ids`, each by a run of its own.",
+        description="Processes the demonstrations in `ids`, each in a run of its own.",
         resource_defs={"roots": roots},
     )
     def job() -> None:
@@ -142,9 +142,9 @@ def new_uploads(interval_seconds: int, many: dg.JobDefinition) -> dg.SensorDefin
     @store_sensor(
         "new_uploads",
         interval_seconds,
-        "Registers complete uploads in a folder or bucket, and requests a run for each that is "
-        "new, changed or newly reviewed. More than "
-        f"{MANY} at once become one run of {PROCESS_MANY}.",
+        "Registers complete uploads in a folder or bucket, and requests a run for each upload that "
+        f"is new, changed or newly reviewed. If there are more than {MANY} at once, a single run "
+        f"of the job `{PROCESS_MANY}` processes them.",
         process_demonstration,
         many,
     )

@@ -323,8 +323,9 @@ _STAGE: Stage[DatasetInputs] = Stage(
     name="agentnetbench",
     export="agentnetbench",
     folder="agentnetbench",
-    description="The test split in AgentNetBench's own form, a file per trajectory with the true "
-    "actions and their targets' boxes, so that its script can score a model on it.",
+    description="The test split in AgentNetBench's format, so that AgentNetBench's script can "
+    "score a model on it. Each trajectory is a file with the true actions and "
+    "the boxes of their targets.",
     kinds=frozenset({"json"}),
     code_version="23",
     section=lambda settings: settings.datasets,
@@ -332,7 +333,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "agentnetbench_files",
-            "Every task has its keys, images, true actions and boxes.",
+            "Every task has all required keys, images, true actions and boxes.",
             check_agentnetbench,
             compared=("records",),
         ),

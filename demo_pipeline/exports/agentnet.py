@@ -227,8 +227,9 @@ FORM = Form(
     name="agentnet",
     asset="agentnet_dataset",
     folder="agentnet",
-    description="Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in "
-    "the full form and in that of OpenCUA's thought generator.",
+    description="Whole trajectories as JSON Lines of AgentNet, with each action as pyautogui "
+    "code. There is a file in AgentNet's full format, and another in the format "
+    "of OpenCUA's thought generator.",
     code_version="16",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),

@@ -393,8 +393,8 @@ FORM = Form(
     name="atif",
     asset="atif_trajectories",
     folder="atif",
-    description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
-    "images. What no screenshot shows is said in words.",
+    description="Trajectories in the Agent Trajectory Interchange Format 1.8, each in a file "
+    "with its images. Texts describe the actions that no screenshot shows.",
     code_version="15",
     settings=STEP_SETTINGS,
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),

@@ -199,8 +199,9 @@ FORM = Form(
     name="cua_folder",
     asset="cua_folders",
     folder="cua_folder",
-    description="Whole trajectories as Cua's trajectory folders, which its viewer opens: a folder "
-    "a trajectory with numbered turns, screenshots and the calls as an agent's responses.",
+    description="Whole trajectories as Cua's trajectory folders, which its viewer opens. Each "
+    "trajectory is a folder with numbered turns, screenshots, and the actions as "
+    "responses of an agent.",
     code_version="5",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, CLICKS_OF_BUTTON, HELD_KEYS),

@@ -366,9 +366,9 @@ FORM = Form(
     name="cua_lite",
     asset="cua_lite_dataset",
     folder="cua_lite",
-    description="Whole trajectories in CUA-Lite's form, from which its adapters render the "
-    "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
-    "and said.",
+    description="Whole trajectories in CUA-Lite's format, from which its adapters render "
+    "training data for many agents. A row is the longest part of a trajectory "
+    "whose steps all have screenshots and can be expressed in the format.",
     code_version="15",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,

@@ -47,8 +47,8 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _RESULT = "result.json"
 _COMPARED = (
-    "Every file holds the records of the demonstrations and is valid in its form; ids are unique, "
-    "splits share no task."
+    "Every file contains the right records of the demonstrations and is valid in "
+    "its format. The ids are unique, and no task is in two splits."
 )
 
 
@@ -163,8 +163,8 @@ def _run_quests(inputs: DatasetInputs, out: Path) -> Summary:
 QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     name="osworld_quests",
     folder="osworld/quests",
-    description="Each quest as an OSWorld task file without an evaluator, in "
-    "`examples/<application>/`, listed by `test_all.json`.",
+    description="Each quest of a demonstration as an OSWorld task file without an evaluator, "
+    "in `examples/<application>/`. `test_all.json` lists the files.",
     kinds=frozenset({"json"}),
     code_version="17",
     section=lambda settings: settings.datasets,
@@ -172,7 +172,8 @@ QUESTS_STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "quest_files",
-            "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
+            "Every quest is a valid OSWorld task file whose evaluator is null, and is "
+            "listed in `test_all.json`.",
             lambda inputs, out: quest_files.check_quests(out, inputs.committed.trajectories),
             compared=("tasks",),
         ),
@@ -192,9 +193,10 @@ QUESTS_FORMAT = ValidatedFormat(
 INDEX_STAGE: Stage[DatasetInputs] = Stage(
     name="trajectory_index",
     folder="dataset",
-    description="The root of an OSWorld-Desktopd dataset: index.json, metadata.json, the "
-    "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
-    "the training exports: exports.json says which of them hold what of every trajectory.",
+    description="The root of an OSWorld-Desktopd dataset: index.json, metadata.json, tables "
+    "of trajectories and steps, and links to the trajectories. It is built after "
+    "the training exports, and exports.json has the number of records of each "
+    "trajectory in each export.",
     kinds=frozenset({"json", "parquet"}),
     code_version="26",
     section=lambda settings: settings.datasets,
@@ -205,14 +207,15 @@ INDEX_STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "desktopd_dataset",
-            "Index, metadata and tables are what the trajectories give; its links lead to them.",
+            "Index, metadata and tables agree with the trajectories, and the links lead "
+            "to these trajectories.",
             _verify_index,
             compared=("trajectories", "steps"),
         ),
         Check(
             "leak_rate",
-            "The shares of screenshots that already show the pointer at its target, all and "
-            "avoidable ones, are within the limits.",
+            "The shares of screenshots that already show the pointer at its target are "
+            "within limits, both of all such screenshots and of the avoidable ones.",
             lambda inputs, out: index.check_dataset_leaks(out, inputs.settings.trajectories),
             blocking=False,
             compared=("pointer_actions",),
@@ -228,24 +231,24 @@ INDEX_FORMAT = ValidatedFormat(
 INDEX_VIEWS = (
     View(
         "trajectories",
-        "a trajectory: task, application, success, completeness",
+        "a row for each trajectory: task, application, success and hidden actions",
         "dataset/trajectories.parquet",
         OF_TRAJECTORIES,
     ),
     View(
         "steps",
-        "a step: what was done, and where its screenshot, tree and target came from",
+        "a row for each step: its action, and the origin of its screenshot, tree and target",
         "dataset/steps.parquet",
         OF_STEPS,
     ),
     View(
         "hidden_actions",
-        "an action that is not a step because no screenshot shows it",
+        "a row for each action that is not a step because no screenshot shows it",
         "dataset/hidden_actions.parquet",
     ),
     View(
         "exports",
-        "a trajectory in a training export: split, group, version, number of records",
+        "a row for each trajectory and training export: split, version and number of records",
         "dataset/exports.parquet",
     ),
 )

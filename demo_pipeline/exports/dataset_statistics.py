@@ -419,8 +419,9 @@ def _rates(tables: Tables) -> dict[str, Any]:
 STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     name="dataset_statistics",
     folder="statistics",
-    description="Tables about the datasets, by SQL over their Parquet files, and the views for "
-    "querying the store; the same as `demo-pipeline stats`. `doubt` counts signals of `triage`.",
+    description="Statistics of the datasets, computed by SQL over their Parquet files, as "
+    "`demo-pipeline stats` prints them. The table `doubt` counts the signals of "
+    "`triage`. The output also contains SQL views for querying the store.",
     kinds=frozenset({"duckdb"}),
     code_version="23",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
@@ -429,8 +430,8 @@ STATISTICS_STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "datasets_agree",
-            "The index, the SFT samples and the messages have the same steps and splits, and the "
-            "tables count what is in them.",
+            "The index, the SFT samples and the messages have the same steps and splits, "
+            "and the statistics have the right counts.",
             verify_agreement,
             blocking=False,
             compared=("trajectories", "steps"),

@@ -341,8 +341,9 @@ FORM = Form(
     name="grounding",
     asset="grounding_dataset",
     folder="grounding",
-    description="A screenshot, words that name one element of it, its box and point: the elements "
-    "of trees that agree with their screenshot, as far as they can be seen and told apart.",
+    description="Rows with a screenshot, words that name an element, and the element's box "
+    "and centre. The elements are visible and can be told apart, and their trees "
+    "agree with the screenshot.",
     code_version="14",
     kinds=frozenset({"json", "parquet"}),
     settings=(*STEP_SETTINGS, "grounding_per_screen", "grounding_min_side"),

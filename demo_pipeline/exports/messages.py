@@ -355,8 +355,9 @@ FORM = Form(
     name="messages",
     asset="messages_dataset",
     folder="messages",
-    description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
-    "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
+    description="Each step as a chat: JSON Lines that qwen-vl-utils and ms-swift read, and "
+    "Parquet tables that TRL, Axolotl and ms-swift read. The splits are the same "
+    "as in the other exports.",
     code_version="25",
     kinds=frozenset({"json", "parquet"}),
     settings=(*DRAFT_SETTINGS, "action_line", "history_images", "coordinates"),
@@ -384,5 +385,7 @@ FORM = Form(
             pictures=("images",),
         ),
     ),
-    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_MESSAGES),),
+    views=(
+        View("messages", "a row for each chat, with its split", "messages/*.parquet", OF_MESSAGES),
+    ),
 )

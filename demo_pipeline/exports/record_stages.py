@@ -140,9 +140,9 @@ class _NumberedRows:
 RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     name=RECORDS,
     folder=RECORDS,
-    description="The records of a trajectory in every form whose dataset is built, before their "
-    "split is known, and the pictures that they name. A dataset selects, splits and concatenates "
-    "them.",
+    description="The records that a trajectory contributes to each training export, and the "
+    "images that they name. Their splits are not yet known. The datasets select, "
+    "split and concatenate these records.",
     kinds=frozenset({"json"}),
     code_version="11",
     inputs=(_TRAJECTORIES, REDACTIONS, ANNOTATIONS),
@@ -152,7 +152,8 @@ RECORDS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "records_valid",
-            "Every record fits its form, and every file is as it was written.",
+            "Every record is valid in the format of its export, and no file was changed "
+            "after it was written.",
             _verify_records,
             compared=("records",),
         ),

@@ -755,9 +755,10 @@ FORM = Form(
     name="sft",
     asset="sft_samples",
     folder="sft",
-    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
-    "history, action and reasoning, together and by split. Failed demonstrations are left out and "
-    "counted.",
+    description="SFT samples of OSWorld-Desktopd, one for each step, with instruction, "
+    "screenshot, accessibility tree, history, action and reasoning. There are "
+    "files for all samples and for each split. By default, failed demonstrations "
+    "are left out.",
     code_version="23",
     kinds=frozenset({"json", "parquet"}),
     settings=(*STEP_SETTINGS, "sft_keys"),
@@ -785,5 +786,5 @@ FORM = Form(
             trees=("ui_tree",),
         ),
     ),
-    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
+    views=(View("sft", "a row for each SFT sample, with its split", "sft/samples.parquet"),),
 )

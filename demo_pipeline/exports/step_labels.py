@@ -345,9 +345,10 @@ FORM = StepLabelsForm(
     name="step_labels",
     asset="step_labels_dataset",
     folder="step_labels",
-    description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
-    "per step of those that did their task or were reviewed, and a label per demonstration of all. "
-    "Failed and rejected demonstrations are in this export, and in no other.",
+    description="Demonstrations for training reward models, in TRL's format for stepwise "
+    "supervision: a label for each step of successful or reviewed demonstrations,"
+    " and a label for the outcome of every demonstration. By default, other "
+    "exports leave out failed and rejected demonstrations.",
     code_version="15",
     kinds=frozenset({"parquet"}),
     settings=(),

@@ -205,8 +205,8 @@ FORM = Form(
     name="transitions",
     asset="transitions_dataset",
     folder="transitions",
-    description="The screenshot before a step, its action, and the screenshot after it. No "
-    "transition spans an action that no screenshot shows.",
+    description="Rows with the screenshot before a step, its action, and the screenshot after "
+    "it. No row spans an action that no screenshot shows.",
     code_version="14",
     kinds=frozenset({"parquet"}),
     settings=STEP_SETTINGS,

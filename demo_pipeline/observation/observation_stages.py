@@ -95,8 +95,10 @@ def _native(workspace: Any, *_: object) -> SourceInput:
 SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     name="screenshots",
     folder="screenshots",
-    description="The screen before each action, 1920 by 1080, from the last frame before the "
-    "pointer started towards the target; the calibration, and the waits that the video shows.",
+    description="A screenshot of the screen before each action, 1920 by 1080 pixels, usually "
+    "from the last still frame before the pointer started towards the target. "
+    "Also the match between log times and video times, and the waits that the "
+    "video shows.",
     kinds=frozenset({"opencv", "parquet"}),
     code_version="34",
     inputs=("raw_recordings", "events", "actions"),
@@ -106,15 +108,15 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "pictures_schema",
-            "There is one row per action, and every screenshot is a PNG of the canvas's size with "
-            "the recorded digest.",
+            "There is one row for each action. Every screenshot is a PNG of 1920 by 1080 "
+            "pixels with the recorded SHA-256.",
             _check_pictures,
             compared=("pictures",),
         ),
         Check(
             "frames_present",
-            "Every action has a frame in the video, and no screenshot shows the pointer at its "
-            "target if an earlier frame does not.",
+            "Every action has a frame in the video. No screenshot shows the pointer at "
+            "its target if an earlier frame does not.",
             _check_frames,
             blocking=False,
             compared=("pictures",),
@@ -128,8 +130,9 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
 UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     name="ui_trees",
     folder="ui_trees",
-    description="The current accessibility scan at each action, with the roles and states of "
-    "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
+    description="The accessibility tree at each action, from the newest scan that had "
+    "finished by then, with roles and states of OSWorld-Desktopd and coordinates "
+    "of the screenshot. Also the target element of each action.",
     kinds=frozenset({"json", "parquet"}),
     code_version="27",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
@@ -138,16 +141,16 @@ UI_TREES_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "trees_schema",
-            "There is one tree per action; each fits OSWorld-Desktopd.",
+            "There is one tree for each action, and every tree is valid in "
+            "OSWorld-Desktopd's format.",
             _check_trees,
             compared=("trees", "nodes"),
         ),
         Check(
             "scans_usable",
-            "Every element of a step's scan can be read, an element has an area, at most 1 % of "
-            "the elements have an unknown role, the recorder's hit tests at random points agree "
-            "with the tree, and at the pointer the pipeline's hit test finds the same element as "
-            "the recorder's.",
+            "Every element of the scans can be read, every scan has an element with an "
+            "area, and at most 1 % of the elements have an unknown role. The recorder's "
+            "hit tests, at random points and at the pointer, agree with the tree.",
             _check_scans,
             blocking=False,
             compared=("trees", "nodes", "cursor_checked"),

@@ -420,8 +420,9 @@ _REPORT = "report this error to the developers; name the kind, never the text"
 REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     name="redactions",
     folder="redactions",
-    description="The private data of a trajectory: kinds and places, never the text. If the policy "
-    "redacts a kind, the output also holds the redacted trajectory, which all later stages read.",
+    description="The kinds and places of private data in a trajectory, without the private "
+    "text. If the policy redacts a kind, the output also contains the redacted "
+    "trajectory, which all later stages read.",
     kinds=frozenset({"parquet", "json"}),
     code_version="7",
     inputs=("trajectories",),
@@ -431,8 +432,8 @@ REDACTIONS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "nothing_private_left",
-            "The table has its declared columns; the redacted trajectory is valid, and no detector "
-            "finds anything in its texts.",
+            "The table has the declared columns. The redacted trajectory is valid, and no "
+            "detector finds anything in its texts.",
             joined(_check_schema, _check_state, _check_copy),
             compared=("findings", "redacted_files"),
         ),

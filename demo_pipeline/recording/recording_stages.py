@@ -88,8 +88,9 @@ def _run_events(inputs: RecordingInputs, out: Path) -> Summary:
 RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
     name="raw_recordings",
     folder="recordings",
-    description="The three uploaded files, verified: all present, meta.json valid, the video "
-    "probed by decoding, each with its SHA-256. Writes `recordings/<id>/manifest.json`.",
+    description="Checks the three uploaded files of a demonstration, and writes "
+    "`recordings/<id>/manifest.json` with their SHA-256, the content of meta.json "
+    "and the properties of the video.",
     kinds=frozenset({"json", "video"}),
     code_version="4",
     inputs=(),
@@ -98,7 +99,8 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "files_verified",
-            "The written manifest is valid, and the three files still have the SHA-256 in it.",
+            "The manifest is valid, and the three uploaded files still have the SHA-256 "
+            "in the manifest.",
             _verify_files,
             compared=("bytes",),
         ),
@@ -124,8 +126,9 @@ def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
 EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     name="events",
     folder="events",
-    description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
-    "reason; offset, length and time of every accessibility scan in the log.",
+    description="The lines of input_log.jsonl as tables: a typed row for each readable line, "
+    "the reason for each rejected line, the place and time of each accessibility "
+    "scan, and each change of the recorder's clock.",
     kinds=frozenset({"parquet"}),
     code_version="11",
     inputs=("raw_recordings",),
@@ -134,15 +137,17 @@ EVENTS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "events_schema",
-            "The tables have exactly the declared columns, types, nulls and values; every "
-            "line of the log is one event or one rejected line, in the order of the log.",
+            "The tables have exactly the declared columns, types and values. Every line "
+            "of the log is either an event or a rejected line, and the rows are in the "
+            "order of the log.",
             _check_tables,
             compared=("lines", "events", "rejected_lines"),
         ),
         Check(
             "no_rejected_lines",
-            "No line was rejected, which affects no other line; time is in epoch milliseconds, to "
-            "which other units are converted, of a clock that was not set meanwhile.",
+            "No line was rejected. The times are in epoch milliseconds, so that no unit "
+            "had to be converted, and the recorder's clock was not set during the "
+            "recording.",
             joined(
                 lambda _, out: events.rejected_lines(out),
                 lambda _, out: events.check_clock_steps(out),

@@ -431,9 +431,11 @@ def _problem(file: str, message: str) -> Problem:
 TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     name="triage",
     folder="triage",
-    description="Signals of doubt, which order the review queue and filter nothing: no effect, "
-    "undone, hesitation, discontinuity, off-task tail, clock, leaks, trees, black, torn and frozen "
-    "screenshots. One row for each step and one for the demonstration, with a score of doubt.",
+    description="Signals that a step or a demonstration may be wrong, such as steps without "
+    "effect or undone steps, hesitation, an uncertain clock, or black and frozen "
+    "screenshots. Their points add up to a score of doubt, which orders the "
+    "review queue and filters nothing. There is a row for each step and for the "
+    "demonstration.",
     kinds=frozenset({"parquet", "opencv"}),
     code_version="7",
     inputs=("raw_recordings", "events", "actions", "screenshots", "trajectories", REDACTIONS),
@@ -442,7 +444,7 @@ TRIAGE_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "triage_tables",
-            "The tables have their declared columns and values, and a row for every step.",
+            "The tables have the declared columns and values, and a row for every step.",
             _check,
             blocking=False,
             compared=("steps",),

@@ -131,8 +131,9 @@ def _index(folder: Path, _content: str) -> TaskIndex:
 TASKS_STAGE: Stage[DatasetInputs] = Stage(
     name=OSWORLD_TASKS,
     folder=CATALOG_OUTPUT,
-    description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
-    "demonstration of one of these tasks is matched with it and left out of training exports.",
+    description="A catalog with a row for each OSWorld task file, ordinary or risk. A "
+    "demonstration of one of these tasks is matched with it and left out of "
+    "training exports by default.",
     kinds=frozenset({"parquet"}),
     code_version="4",
     inputs=(),
@@ -141,14 +142,14 @@ TASKS_STAGE: Stage[DatasetInputs] = Stage(
     checks=(
         Check(
             "catalog_schema",
-            "Both tables have their columns and say what the task files say; every file occurs "
-            "once, with its id.",
+            "Both tables have the declared columns and the content of the task files. "
+            "Every file occurs once, with its id.",
             _verify_catalog,
             compared=("tasks",),
         ),
         Check(
             "task_files",
-            "Every task file is usable, and every listed task has a file.",
+            "Every task file can be used, and every listed task has a file.",
             _verify_task_files,
             blocking=False,
             compared=("tasks",),

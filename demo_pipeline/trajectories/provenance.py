@@ -121,8 +121,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         pa.float64(),
         True,
         (
-            "presentation time of the screenshot in the video, seconds; null if the"
-            " screenshot is missing or imported"
+            "presentation time of the screenshot in the video, seconds; null if the "
+            "screenshot is missing or imported"
         ),
     ),
     (
@@ -161,8 +161,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         pa.float64(),
         True,
         (
-            "how long the screen was unchanged before the screenshot, milliseconds;"
-            " null if pts is null"
+            "how long the screen was unchanged before the screenshot, milliseconds; "
+            "null if pts is null"
         ),
     ),
     (

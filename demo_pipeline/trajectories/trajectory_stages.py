@@ -48,9 +48,10 @@ def _check_trajectory(inputs: RecordingInputs, out: Path) -> list[Problem]:
 TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     name="trajectories",
     folder="trajectories",
-    description="One OSWorld-Desktopd trajectory: task, numbered steps with screenshot, tree and "
-    "action, and result. provenance.parquet records the source of each step, "
-    "hidden_actions.parquet the actions that no screenshot shows.",
+    description="The demonstration as an OSWorld-Desktopd trajectory: the task, numbered "
+    "steps with screenshot, accessibility tree and action, and the result. "
+    "provenance.parquet describes the origin of each step. hidden_actions.parquet "
+    "lists the actions that no screenshot shows.",
     kinds=frozenset({"json", "parquet"}),
     code_version="21",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
@@ -59,17 +60,18 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "desktopd_trajectory",
-            "The folder follows the OSWorld-Desktopd format: files, sizes, bounds, ids, targets. "
-            "The two tables have the right columns and values, and a row for each step at the time "
-            "of its action.",
+            "The folder follows the OSWorld-Desktopd format: files, sizes, bounds, ids "
+            "and targets. The two tables have the declared columns and values, and "
+            "provenance.parquet has a row for each step with the time of its action.",
             _check_trajectory,
             compared=("steps", "targets"),
         ),
         Check(
             "nothing_missing",
-            "Every action is a step: none is off the screen, outside the video or undecodable. The "
-            "shares of screenshots that already show the pointer at its target are within limits. "
-            "The task was compared with a catalog of OSWorld tasks.",
+            "Every action is a step: none is off the screen, outside the video or in "
+            "frames that cannot be decoded. The shares of screenshots that already show "
+            "the pointer at its target are within limits. The task was compared with a "
+            "catalog of OSWorld tasks.",
             joined(
                 lambda _, out: trajectories.check_every_action_shown(out),
                 lambda inputs, out: check_leak_rates(
@@ -89,8 +91,10 @@ TRAJECTORIES_STAGE: Stage[RecordingInputs] = Stage(
 CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     name="contact_sheets",
     folder="contact_sheets",
-    description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
-    "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
+    description="JPEG sheets for people, with a tile for each step: the screenshot with "
+    "action and target drawn on it, how the frame was chosen, its time before the "
+    "press, and how current the tree is. Screenshots that already show the "
+    "pointer at the target are marked LEAK or UNAVOIDABLE.",
     kinds=frozenset({"jpeg", "opencv"}),
     code_version="8",
     inputs=("screenshots", "trajectories", "redactions"),
@@ -99,7 +103,7 @@ CONTACT_SHEETS_STAGE: Stage[RecordingInputs] = Stage(
     checks=(
         Check(
             "sheets_whole",
-            "The sheets are complete images with a title and a tile for every step.",
+            "The sheets are complete images with a title, and with a tile for every step.",
             lambda inputs, out: contact_sheets.check_contact_sheets(
                 inputs.folders["trajectories"], out
             ),

@@ -589,7 +589,7 @@ class CudagForm(Form):
         """
         one_configuration = Check(
             "one_configuration",
-            "No published directory of the same prefix and user was built with other settings.",
+            "No published directory with the same prefix and user was built with other settings.",
             verify_one_configuration,
             compared=("records",),
         )
@@ -612,8 +612,8 @@ FORM = CudagForm(
     name="cudag",
     asset="cudag_dataset",
     folder="datasets",
-    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
-    "demonstration is in two splits.",
+    description="A CUDAG dataset: all records, and those of train and val, as JSON Lines, and "
+    "a test set with images. No task and no demonstration is in two splits.",
     code_version="25",
     settings=(
         *DRAFT_SETTINGS,

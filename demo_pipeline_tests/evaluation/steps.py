@@ -26,7 +26,7 @@ def answer(kind: str, **parameters: Any) -> Answer:
 
 @contextmanager
 def predicted(
-    rows: Iterable[tuple[str, int, str]], known: Collection[str]
+    rows: Iterable[tuple[str, int, str]], trajectory_ids: Collection[str]
 ) -> Iterator[Predictions]:
     """Writes rows of (trajectory, step, response) to a file and reads them as predictions."""
     names = ("trajectory_id", "step_index", "response")
@@ -34,17 +34,17 @@ def predicted(
     with TemporaryDirectory() as folder:
         path = Path(folder, "predictions.jsonl")
         path.write_text("\n".join(lines), encoding="utf-8")
-        with read_predictions(path, known) as predictions:
+        with read_predictions(path, trajectory_ids) as predictions:
             yield predictions
 
 
-def made_step(right: Answer, index: int = 0, trajectory: str = "demo", **known: Any) -> TrueStep:
+def made_step(right: Answer, index: int = 0, trajectory: str = "demo", **changes: Any) -> TrueStep:
     labels = {"application": "chrome", "platform": "linux", "difficulty": "easy", "size": SIZE}
     return TrueStep(
         trajectory_id=trajectory,
         step_index=index,
         answer=right,
-        **{"task": f"task of {trajectory}", **labels, **known},
+        **{"task": f"task of {trajectory}", **labels, **changes},
     )
 
 

@@ -20,16 +20,19 @@ def size(data):
     return decoded.shape[:2]
 
 
-def made(tmp_path: Path):
+def click_step(tmp_path: Path):
     path = tmp_path / "screen.png"
     path.write_bytes(picture(1))
     return made_step(answer("click", x=5, y=5), screenshot=path, box=(1.0, 1.0, 9.0, 9.0))
 
 
 def test_a_wrong_answer_is_a_row_with_the_persons_and_the_models_action(tmp_path):
-    step = made(tmp_path)
+    step = click_step(tmp_path)
     answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]
-    failures = [FailedStep(step, given, None if given else "missing") for given in answers]
+    failures = []
+    for given in answers:
+        problem = None if given else "missing"
+        failures.append(FailedStep(step, given, problem))
     height, width = size(failures_sheet(failures))
     assert width == 2 * 480
     assert height > len(failures) * 270
@@ -38,7 +41,7 @@ def test_a_wrong_answer_is_a_row_with_the_persons_and_the_models_action(tmp_path
 
 def test_text_that_a_model_writes_as_keys_is_not_drawn(tmp_path):
     """Labels contain key names, in which a model could hide text."""
-    step = made(tmp_path)
+    step = click_step(tmp_path)
     sheets = [
         failures_sheet([FailedStep(step, answer("hotkey", keys=keys), None)])
         for keys in (["hunter2"], ["sw0rdfish"], ["ctrl", "c"], ["ctrl", "v"])

@@ -13,10 +13,10 @@ SETTINGS = settings_with(DatasetSettings, max_hidden_share=1.0)
 TYPE = ("type", {"text": "x"})
 
 
-def records_of(made: DatasetTrajectory) -> list[StepRecord]:
-    found: list[StepRecord] = []
-    each_true_step(plan_export([made], SETTINGS), SETTINGS, list(Split), found.append)
-    return found
+def records_of(trajectory: DatasetTrajectory) -> list[StepRecord]:
+    records: list[StepRecord] = []
+    each_true_step(plan_export([trajectory], SETTINGS), SETTINGS, list(Split), records.append)
+    return records
 
 
 def question(record: StepRecord) -> str:

@@ -1,5 +1,6 @@
 """Tests the score of an answer under each scoring rule."""
 
+import itertools
 import random
 
 import pytest
@@ -26,7 +27,9 @@ def name_of(right):
     if not right.actions:
         return "terminate"
     kind = action_kind(right.actions[0])
-    return f"{kind} {right.actions[0].parameters.direction}" if kind == "scroll" else kind
+    if kind == "scroll":
+        return f"{kind} {right.actions[0].parameters.direction}"
+    return kind
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -47,7 +50,8 @@ def test_the_true_answer_scores_1_and_a_missing_answer_0(preset):
 def test_any_answer_to_any_step_has_a_score_from_0_to_1(preset):
     foreign = [ForeignAction("mouse_move", (3.0, 4.0)), ForeignAction("answer")]
     answers = [*EVERY_ACTION, *(Answer((action,)) for action in foreign), NOTHING]
-    answers += [Answer(one.actions + two.actions, two.status) for one in answers for two in answers]
+    for first, second in list(itertools.product(answers, answers)):
+        answers.append(Answer(first.actions + second.actions, second.status))
     for right in EVERY_ACTION:
         for given in answers:
             score = PRESETS[preset](made_step(right, box=BOX, tolerance=(10, 10)), given)

@@ -28,13 +28,13 @@ def write(tmp_path, *requests):
     return path, tmp_path / "answers.jsonl"
 
 
-def endpoint(url, **known):
+def endpoint(url, **options):
     pauses: list[float] = []
 
     async def sleep(seconds):
         pauses.append(seconds)
 
-    return Endpoint(url, **known, sleep=sleep), pauses
+    return Endpoint(url, **options, sleep=sleep), pauses
 
 
 def test_answers_are_kept_privately_and_can_be_scored(tmp_path):

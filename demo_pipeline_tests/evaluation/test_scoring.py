@@ -30,13 +30,15 @@ def decode(text, _size):
     return EVERY_ACTION[int(text)]
 
 
-def score(steps, rows, presets=("strict",), **known):
+def score(steps, rows, presets=("strict",), **options):
     with predicted(rows, {step.trajectory_id for step in steps}) as predictions:
-        return score_steps(lambda add: list(map(add, steps)), presets, decode, predictions, **known)
+        return score_steps(
+            lambda add: list(map(add, steps)), presets, decode, predictions, **options
+        )
 
 
-def steps_of(trajectory, count, **known):
-    return [made_step(EVERY_ACTION[n], n, trajectory, **known) for n in range(count)]
+def steps_of(trajectory, count, **labels):
+    return [made_step(EVERY_ACTION[n], n, trajectory, **labels) for n in range(count)]
 
 
 def test_right_answers_score_1_and_unusable_answers_are_counted_by_reason():
@@ -98,14 +100,17 @@ def test_steps_that_a_rule_does_not_judge_are_left_out():
 
 
 def test_intervals_are_over_tasks_and_the_same_every_time():
-    steps = [step for n in range(8) for step in steps_of(f"t{n}", 2)]
+    steps = []
+    one_task = []
+    for n in range(8):
+        steps += steps_of(f"t{n}", 2)
+        one_task += steps_of(f"t{n}", 2, task="same")
     rows = [(f"t{n}", step, str(step)) for n in range(4) for step in range(2)]
     rows_twice = [score(steps, rows).row("strict") for _ in range(2)]
     assert rows_twice[0] == rows_twice[1]
     low = rows_twice[0]["low"]
     high = rows_twice[0]["high"]
     assert 0 < low < 0.5 < high < 1
-    one_task = [step for n in range(8) for step in steps_of(f"t{n}", 2, task="same")]
     assert score(one_task, rows).row("strict")["low"] is None
 
 

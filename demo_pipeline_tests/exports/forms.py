@@ -40,12 +40,12 @@ validate_step_labels, validate_messages = (
 
 
 def build_train(
-    name: str, tmp_path: Path, *made: DatasetTrajectory, **settings: Any
+    name: str, tmp_path: Path, *demos: DatasetTrajectory, **settings: Any
 ) -> tuple[ExportSummary, list[dict[str, Any]]]:
     """Builds and validates a dataset with all rows in train; returns its summary and its rows."""
     out = tmp_path / "out"
     chosen = DatasetSettings(train_ratio=1, val_ratio=0, **settings)
-    summary = build_form(form_of(name), made, out, chosen)
+    summary = build_form(form_of(name), demos, out, chosen)
     assert validate_as(name, out) == []
     return summary, read_rows(out / "train.parquet")
 

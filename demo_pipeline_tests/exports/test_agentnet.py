@@ -57,9 +57,9 @@ def test_a_step_has_its_screenshot_and_its_sentence(tmp_path):
         "image": "demo_0.png",
         "value": {"code": code, "action": "Click at (0.5, 0.5)."},
     }
-    shown = tmp_path / "out/images"
-    assert (shown / "demo_0.png").samefile(demo.path / "steps/000/screenshot.png")
-    assert (shown / "demo_1.png").samefile(demo.path / "final_screenshot.png")
+    images = tmp_path / "out/images"
+    assert (images / "demo_0.png").samefile(demo.path / "steps/000/screenshot.png")
+    assert (images / "demo_1.png").samefile(demo.path / "final_screenshot.png")
 
 
 def test_lines_for_the_thought_generator_have_only_code(tmp_path):

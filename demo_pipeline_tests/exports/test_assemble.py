@@ -22,8 +22,8 @@ def test_the_summary_has_the_keys_that_manifests_show(tmp_path, build, keys):
     demo = make_trajectory(tmp_path, "demo", TABLE)
     bad = make_trajectory(tmp_path, "bad")
     bad.provenance.unlink()
-    shown = build([demo, bad], tmp_path / "out", DatasetSettings()).as_dict()
-    assert set(shown) == keys | {"problems", "hidden_actions"}
-    assert sum(shown["records"].values()) == shown.get("samples", len(TABLE) + 1)
-    assert shown["excluded_trajectories"]["unreadable"] == 1
-    assert str(shown["problems"][0]).startswith("bad: provenance.parquet: cannot be read")
+    summary = build([demo, bad], tmp_path / "out", DatasetSettings()).as_dict()
+    assert set(summary) == keys | {"problems", "hidden_actions"}
+    assert sum(summary["records"].values()) == summary.get("samples", len(TABLE) + 1)
+    assert summary["excluded_trajectories"]["unreadable"] == 1
+    assert str(summary["problems"][0]).startswith("bad: provenance.parquet: cannot be read")

@@ -3,6 +3,7 @@
 Actions with a correct screenshot become calls. All other actions are described in words.
 """
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def images(step: dict[str, Any]) -> list[str]:
     """Returns the names of a step's images."""
     results = step.get("observation", {"results": []})["results"]
     contents = [step["message"], *(result["content"] for result in results)]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
+    lists = [content for content in contents if isinstance(content, list)]
+    parts = itertools.chain.from_iterable(lists)
     return [Path(part["source"]["path"]).stem for part in parts if part["type"] == "image"]
 
 

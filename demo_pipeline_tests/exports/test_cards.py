@@ -76,30 +76,31 @@ def test_a_card_has_license_tags_sections_and_counts(described, name):
 
 def test_splits_leak_rates_and_exclusions_match_the_files(described, facts):
     _, text = card(described, "sft")
-    known = facts["sft"]
-    assert sum(split.samples for split in known.splits.values()) == known.samples == 24
-    for name, split in known.splits.items():
+    stats = facts["sft"]
+    assert sum(split.samples for split in stats.splits.values()) == stats.samples == 24
+    for name, split in stats.splits.items():
         lines = (described / "sft" / f"{name}.jsonl").read_text().splitlines()
         assert len(lines) == split.samples
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
-    assert known.leaks == LeakRates(16, 2, 1)
+    assert stats.leaks == LeakRates(16, 2, 1)
     assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
     assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
-    assert known.as_dict()["leak_rate"] == 0.125
+    assert stats.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
-    assert known.resolutions == {"3840x2160": 8}
-    assert known.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
+    assert stats.resolutions == {"3840x2160": 8}
+    assert stats.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "settings"),
     [
         ("messages", ("max_length=None", "assistant_only_loss=True", "ROOT_IMAGE_DIR", "ds_type")),
         ("cudag", ("cutoff_len: 4096", "image_max_pixels: 2109744", "media_dir", "default_system")),
     ],
 )
-def test_a_card_lists_the_settings_that_trainers_need(described, name, told):
-    assert [words for words in told if words not in card(described, name)[1]] == []
+def test_a_card_lists_the_settings_that_trainers_need(described, name, settings):
+    _, text = card(described, name)
+    assert [setting for setting in settings if setting not in text] == []
 
 
 @pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])

@@ -18,7 +18,7 @@ STEPS = [
     ("double_click", {"x": 7, "y": 8}),
     ("wait", {"seconds": 2.0}),
 ]
-SAID = [
+ACTIONS = [
     {"type": "click", "button": "left", "x": 960, "y": 540},
     {"type": "type", "text": "hi"},
     {"type": "keypress", "keys": ["ctrl", "s"]},
@@ -35,7 +35,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     folder = tmp_path / "out/train/demo"
     turns = sorted(path.name for path in folder.iterdir() if path.is_dir())
     assert turns == [f"turn_{n:03d}" for n in range(len(STEPS) + 1)]  # the last turn is the end
-    for number, said in enumerate(SAID):
+    for number, action in enumerate(ACTIONS):
         turn = folder / f"turn_{number:03d}"
         first = number * 3
         assert sorted(path.name for path in turn.iterdir()) == [
@@ -45,7 +45,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
         ]
         answer = json.loads((turn / f"{first + 1:04d}_agent_response.json").read_text())
         message, call = answer["response"]["output"]
-        assert (call["type"], call["action"]) == ("computer_call", said)
+        assert (call["type"], call["action"]) == ("computer_call", action)
         assert message["role"] == "assistant"
         result = json.loads((turn / f"{first + 2:04d}_computer_call_result.json").read_text())
         assert result["item"] == call

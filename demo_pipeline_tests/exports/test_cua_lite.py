@@ -142,8 +142,8 @@ class TestCuts:
     def test_a_step_without_a_right_screenshot_cuts(self, tmp_path, row, reason):
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 5, rows={1: row})
         summary = build_form(CUA_LITE_FORM, [demo], tmp_path / "out", DatasetSettings())
-        [found] = rows_of(tmp_path / "out")
-        assert shown_steps(found) == (2, 4)
+        [written] = rows_of(tmp_path / "out")
+        assert shown_steps(written) == (2, 4)
         assert summary.excluded_records[reason] == 1
 
     def test_a_stretch_has_at_least_min_steps(self, tmp_path, monkeypatch):
@@ -214,6 +214,6 @@ def test_a_kept_row_is_checked_before_its_split_is_known(tmp_path):
     row = record.parts["row"]
     row["messages"] = row["messages"].replace('"index": 1', '"index": 3')
     record.files[row["images"][0]] = "steps/001/screenshot.png"
-    found = kept_problems(CUA_LITE_FORM, [(2, record)], "cua_lite.jsonl", demo)
-    assert {problem.code for problem in found} == {"image_index", "image"}
-    assert {(problem.file, problem.line) for problem in found} == {("cua_lite.jsonl", 2)}
+    problems = kept_problems(CUA_LITE_FORM, [(2, record)], "cua_lite.jsonl", demo)
+    assert {problem.code for problem in problems} == {"image_index", "image"}
+    assert {(problem.file, problem.line) for problem in problems} == {("cua_lite.jsonl", 2)}

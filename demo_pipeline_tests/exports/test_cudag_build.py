@@ -61,16 +61,20 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     records = list(read_records(out / "train.jsonl"))
     assert len(records) == len(EXPECTED)
     for record, (kind, calls, place, tolerance) in zip(records, EXPECTED, strict=True):
-        made = parse_tool_calls(record.conversations[1].value)
-        assert [call.named_arguments() for call in made] == calls
-        known = record.metadata
-        assert (known.task_type, known.real_coords, known.tolerance) == (kind, place, tolerance)
-        coordinate = made[0].arguments.get("coordinate")
-        assert known.has_coordinate == (coordinate is not None)
+        tool_calls = parse_tool_calls(record.conversations[1].value)
+        assert [call.named_arguments() for call in tool_calls] == calls
+        metadata = record.metadata
+        assert (metadata.task_type, metadata.real_coords, metadata.tolerance) == (
+            kind,
+            place,
+            tolerance,
+        )
+        coordinate = tool_calls[0].arguments.get("coordinate")
+        assert metadata.has_coordinate == (coordinate is not None)
         if coordinate:
-            assert to_ru(known.real_coords[0], known.real_coords[1], known.image_size) == tuple(
-                coordinate
-            )
+            assert to_ru(
+                metadata.real_coords[0], metadata.real_coords[1], metadata.image_size
+            ) == tuple(coordinate)
     assert records[5].metadata.end_coords == (960, 540)
     assert [records[n].metadata.scroll_direction for n in (6, 7, 8, 9, 10)] == [
         "up",
@@ -121,14 +125,14 @@ def test_a_demonstration_of_keys_alone_has_records_and_no_test(tmp_path):
 
 def test_scripts_without_a_system_prompt_get_it_in_the_first_turn(tmp_path):
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK])])
-    told = (out / "system_prompt.txt").read_text().rstrip()
-    made = json.loads((out / "qwen_vl" / "train.json").read_text())
+    system_prompt = (out / "system_prompt.txt").read_text().rstrip()
+    qwen_records = json.loads((out / "qwen_vl" / "train.json").read_text())
     records = read_lines(out / "train.jsonl")
-    for record, there in zip(records, made, strict=True):
-        first = there["conversations"][0]
-        assert first["value"].startswith(f"<image>\n{told}\n\nOpen Chrome")
-        first["value"] = first["value"].replace(f"{told}\n\n", "")
-        assert there == record
+    for record, qwen_record in zip(records, qwen_records, strict=True):
+        first = qwen_record["conversations"][0]
+        assert first["value"].startswith(f"<image>\n{system_prompt}\n\nOpen Chrome")
+        first["value"] = first["value"].replace(f"{system_prompt}\n\n", "")
+        assert qwen_record == record
     assert sorted(path.name for path in (out / "qwen_vl").iterdir()) == ["train.json"]
 
 
@@ -331,9 +335,9 @@ def test_the_same_screenshot_with_another_prompt_is_a_warning(tmp_path):
     name = dataset_directory_name(demos, DatasetSettings())
     out, summary = build(tmp_path, demos, DatasetSettings(), name)
     assert summary.excluded_records["split_leak"] == 0
-    (found,) = validate_cudag(out)
-    assert (found.code, found.severity) == ("shared_image", Severity.WARNING)
-    assert found.message.startswith("2 images are in more than one split")
+    (problem,) = validate_cudag(out)
+    assert (problem.code, problem.severity) == ("shared_image", Severity.WARNING)
+    assert problem.message.startswith("2 images are in more than one split")
 
 
 def test_a_leaking_step_is_only_in_the_history_unless_included(tmp_path):

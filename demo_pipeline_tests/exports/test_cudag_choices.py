@@ -137,10 +137,11 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
     assert snapshot(built["link"]) == snapshot(built["copy"])
     for kind, out in built.items():
         (record, *_) = read_records(out / "train.jsonl")
-        known = record.metadata
-        step = tmp_path / f"trajectories/{known.trajectory_id}/steps/{known.step_index:03d}"
+        metadata = record.metadata
+        step = tmp_path / f"trajectories/{metadata.trajectory_id}/steps/{metadata.step_index:03d}"
         image = out / record.image
-        assert image.suffix == (".jpg" if kind == "jpeg" else ".png")
+        assert (image.suffix == ".jpg") == (kind == "jpeg")
+        assert image.suffix in {".jpg", ".png"}
         assert image.samefile(step / "screenshot.png") == (kind == "link")
         picture = cv2.imread(str(image))
         assert picture is not None
@@ -174,7 +175,7 @@ def test_side_files_have_tool_system_prompt_and_dataset_info(tmp_path):
         (first, *_) = read_lines(out / entry["file_name"])
         turns = first[entry["columns"]["messages"]]
         tags = entry["tags"]
-        shown = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
-        assert [role for role, _ in shown] == [tags["user_tag"], tags["assistant_tag"]]
-        assert shown[0][1].startswith("<image>")
+        roles_and_texts = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
+        assert [role for role, _ in roles_and_texts] == [tags["user_tag"], tags["assistant_tag"]]
+        assert roles_and_texts[0][1].startswith("<image>")
         assert (out / first[entry["columns"]["images"]]).is_file()

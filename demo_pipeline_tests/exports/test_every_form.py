@@ -28,17 +28,17 @@ def seen(root: Path, name: str, **given: Any) -> DatasetTrajectory:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path, name):
-    made = [seen(tmp_path, f"demo_{n}", shade=9 * n, success=n < 3) for n in range(4)]
-    for folder, order in (("one", made), ("two", made[::-1])):
+    demos = [seen(tmp_path, f"demo_{n}", shade=9 * n, success=n < 3) for n in range(4)]
+    for folder, order in (("one", demos), ("two", demos[::-1])):
         build_form(form_of(name), order, tmp_path / folder, DatasetSettings())
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two") != {}
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name not in WITHOUT_PROMPTS])
 def test_the_same_screen_with_the_same_words_is_not_in_two_splits(tmp_path, name):
-    made = [seen(tmp_path, f"demo_{n}", instruction=SAME_PROMPT[n % 2]) for n in range(6)]
+    demos = [seen(tmp_path, f"demo_{n}", instruction=SAME_PROMPT[n % 2]) for n in range(6)]
     settings = DatasetSettings(train_ratio=0.5, val_ratio=0.3)
-    summary = build_form(form_of(name), made, tmp_path / "out", settings)
+    summary = build_form(form_of(name), demos, tmp_path / "out", settings)
     assert summary.excluded_records["split_leak"] > 0
     assert [count > 0 for count in summary.records.values()].count(True) == 1
 
@@ -54,10 +54,10 @@ def test_unreadable_and_failed_demonstrations_are_left_out_and_counted(tmp_path,
         "hidden_actions.parquet": {},
         "steps/000/action.json": {},
     }
-    made = [seen(tmp_path, f"demo_{n}", shade=9 * n, **ended[key]) for n, key in enumerate(ended)]
-    for demo, file in list(zip(made, ended, strict=True))[4:]:
+    demos = [seen(tmp_path, f"demo_{n}", shade=9 * n, **ended[key]) for n, key in enumerate(ended)]
+    for demo, file in list(zip(demos, ended, strict=True))[4:]:
         (demo.path / file).write_text("[")
-    summary = build_form(form_of(name), made, tmp_path / "out", DatasetSettings())
+    summary = build_form(form_of(name), demos, tmp_path / "out", DatasetSettings())
     left_out = {key: count for key, count in summary.excluded_trajectories.items() if count}
     judged = {"failed"} if name in JUDGED else set()
     expected = {"failed": 1, "aborted": 1, "contaminated": 1, "unreadable": 3}
@@ -68,10 +68,10 @@ def test_unreadable_and_failed_demonstrations_are_left_out_and_counted(tmp_path,
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_lone_surrogate_stops_no_export(tmp_path, name):
-    made = make_seen(tmp_path, "demo", [("type", {"text": "a%"}), CLICK], SAVE)
-    action = made.path / "steps/000/action.json"
+    demo = make_seen(tmp_path, "demo", [("type", {"text": "a%"}), CLICK], SAVE)
+    action = demo.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("%", "\\ud800"))
-    assert build_form(form_of(name), [made], tmp_path / "out", DatasetSettings()).total > 0
+    assert build_form(form_of(name), [demo], tmp_path / "out", DatasetSettings()).total > 0
     assert ("a?" in texts_below(tmp_path / "out")) == (name != "grounding")
     assert "ud800" not in texts_below(tmp_path / "out")
 

@@ -38,7 +38,8 @@ def test_a_key_that_was_held_is_at_most_eight_calls(tmp_path, presses, written):
         summary = build([demo], tmp_path / name, TRAIN)
         assert summary.excluded_records["held_key"] == (not written)
     lines = read_lines(tmp_path / "messages/train.jsonl")
-    assert [line["step_index"] for line in lines] == [0, *([1] if written else []), 2, 3]
+    steps = [0, 1, 2, 3] if written else [0, 2, 3]
+    assert [line["step_index"] for line in lines] == steps
     assert max(line["messages"][-1]["content"].count("<tool_call>") for line in lines) <= 8
     last = lines[-1]["messages"][1]["content"][1]["text"]
     assert f"{presses} times" in last  # the history still contains all presses
@@ -48,16 +49,22 @@ def test_only_the_latest_actions_of_a_long_history_are_listed(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 35)
     build_messages([demo], tmp_path / "messages", TRAIN)
     build_cudag([demo], tmp_path / "cudag", TRAIN)
-    told = [
+    histories = [
         line["messages"][1]["content"][1]["text"].partition("Previous actions:\n")[2].splitlines()
         for line in read_lines(tmp_path / "messages/train.jsonl")
     ]
-    assert [len(lines) for lines in told[:31]] == list(range(31))
-    assert told[30][0].startswith("1. ")
-    assert told[31][0] == "1 earlier action"
-    assert told[35][0] == "5 earlier actions"
-    assert [lines[-1].partition(".")[0] for lines in told[31:]] == ["31", "32", "33", "34", "35"]
-    assert len(told[35]) == 31
+    assert [len(lines) for lines in histories[:31]] == list(range(31))
+    assert histories[30][0].startswith("1. ")
+    assert histories[31][0] == "1 earlier action"
+    assert histories[35][0] == "5 earlier actions"
+    assert [lines[-1].partition(".")[0] for lines in histories[31:]] == [
+        "31",
+        "32",
+        "33",
+        "34",
+        "35",
+    ]
+    assert len(histories[35]) == 31
     human = read_lines(tmp_path / "cudag/train.jsonl")[-1]["conversations"][0]["value"]
     assert "5 earlier actions" in human
 
@@ -67,8 +74,9 @@ def test_one_demonstration_lists_only_the_split_that_has_records(tmp_path):
     for name in ("sft", "messages", "cudag", "agentnet", "cua_lite"):
         build_described(name, [demo], tmp_path / name, TRAIN)
         front = yaml.safe_load((tmp_path / name / "README.md").read_text().split("---\n")[1])
-        splits = {file["split"] for one in front["configs"] for file in one["data_files"]}
-        assert splits == {"train"}
+        assert front["configs"]
+        for config in front["configs"]:
+            assert {file["split"] for file in config["data_files"]} == {"train"}
     listed = json.loads((tmp_path / "cudag/dataset_info.json").read_text())
     assert list(listed) == ["demonstrations_train"]
 

@@ -22,8 +22,8 @@ build = partial(build_train, "grounding")
 
 
 def test_a_row_has_the_words_and_the_box_of_an_element(tmp_path):
-    made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP)
-    _, (save, _help) = build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP)
+    _, (save, _help) = build(tmp_path, demo)
     assert save == {
         "id": "demo_000_node_1",
         "trajectory_id": "demo",
@@ -41,8 +41,8 @@ def test_a_row_has_the_words_and_the_box_of_an_element(tmp_path):
 
 
 def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path):
-    made = make_seen(tmp_path, "demo", [CLICK], SAVE)
-    build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK], SAVE)
+    build(tmp_path, demo)
     out = tmp_path / "out"
     (entry,) = json.loads((out / "screenspot/train.json").read_text(encoding="utf-8"))
     assert entry["instruction"] == "the Save button"
@@ -53,11 +53,11 @@ def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path):
         name: json.loads(read_rows(home / name / "train/demonstrations.parquet")[0]["messages"])[1]
         for name in ("grounding.point", "grounding.bbox")
     }
-    said = {
+    coordinates = {
         name: turn["tool_calls"][0]["function"]["arguments"]["coordinate"]
         for name, turn in answers.items()
     }
-    assert said == {"grounding.point": [72, 199], "grounding.bbox": [52, 185, 93, 213]}
+    assert coordinates == {"grounding.point": [72, 199], "grounding.bbox": [52, 185, 93, 213]}
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path):
     ],
 )
 def test_a_screenshot_whose_tree_may_not_match_gives_no_row(tmp_path, changes, reason):
-    made = make_seen(tmp_path, "demo", [CLICK], SAVE, rows=timed(1, **changes))
-    summary, rows = build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK], SAVE, rows=timed(1, **changes))
+    summary, rows = build(tmp_path, demo)
     assert rows == []
     assert summary.excluded_records[reason] == 1
 
 
 def test_a_screenshot_on_a_narrow_screen_has_no_element_in_the_bars(tmp_path):
     rows = timed(1, pad_x_0=240.0)
-    made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP, rows=rows)
-    assert [row["text"] for row in build(tmp_path, made)[1]] == ["the Help menu item"]
+    demo = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP, rows=rows)
+    assert [row["text"] for row in build(tmp_path, demo)[1]] == ["the Help menu item"]
 
 
 def test_typed_text_never_names_an_element(tmp_path):
-    made = make_seen(tmp_path, "demo", [CLICK, TYPE], SAVE, HELP)
-    summary, rows = build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK, TYPE], SAVE, HELP)
+    summary, rows = build(tmp_path, demo)
     assert {row["text"] for row in rows} == {"the Save button"}
     assert summary.excluded_records["typed_name"] == 2
     written = b"".join(
@@ -100,46 +100,46 @@ def test_typed_text_never_names_an_element(tmp_path):
 def test_screenshots_after_hidden_typing_give_no_row(tmp_path, monkeypatch, before_step, steps):
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(before_step, "type", "off_screen")]
-    made = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
-    for index, step in enumerate(sorted((made.path / "steps").iterdir())):
+    demo = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
+    for index, step in enumerate(sorted((demo.path / "steps").iterdir())):
         write_tree(step, element("button", f"Save {index}", (100, 200, 80, 31)))
-    _, rows = build(tmp_path, made)
+    _, rows = build(tmp_path, demo)
     assert {row["step_index"] for row in rows} == steps
 
 
 def test_an_element_is_asked_for_once_in_a_demonstration(tmp_path):
-    made = make_seen(tmp_path, "demo", [CLICK] * 3, SAVE)
+    demo = make_seen(tmp_path, "demo", [CLICK] * 3, SAVE)
     moved = element("button", "Save", (100, 300, 80, 31))
-    write_tree(made.path / "steps/002", moved)
-    summary, rows = build(tmp_path, made)
+    write_tree(demo.path / "steps/002", moved)
+    summary, rows = build(tmp_path, demo)
     assert [row["step_index"] for row in rows] == [0, 2]
     assert summary.excluded_records["repeated"] == 1
 
 
 def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(tmp_path):
     nodes = [element("button", f"Item {row}", (100, 40 * row, 80, 31)) for row in range(20)]
-    made = make_seen(tmp_path, "demo", [CLICK] * 5, *nodes)
-    summary, rows = build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK] * 5, *nodes)
+    summary, rows = build(tmp_path, demo)
     assert len(rows) == 10
     assert summary.excluded_records["too_many"] == 5 * 10
 
 
 def test_an_unreadable_tree_only_affects_its_own_screenshot(tmp_path):
-    made = make_seen(tmp_path, "demo", [CLICK] * 2, SAVE)
-    (made.path / "steps/000/ui_tree.json").write_text('{"root": {"role": "button"}}')
-    summary, rows = build(tmp_path, made)
+    demo = make_seen(tmp_path, "demo", [CLICK] * 2, SAVE)
+    (demo.path / "steps/000/ui_tree.json").write_text('{"root": {"role": "button"}}')
+    summary, rows = build(tmp_path, demo)
     assert [row["step_index"] for row in rows] == [1]
     assert summary.excluded_records["unreadable_tree"] == 1
 
 
 def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
-    made = [
+    demos = [
         make_seen(tmp_path, "good", [CLICK, CLICK], SAVE),
         make_seen(tmp_path, "bad", [CLICK], SAVE, success=False, shade=9),
         make_seen(tmp_path, "known", [CLICK], SAVE, osworld="task", shade=19),
         make_trajectory(tmp_path, "empty", [CLICK], shade=29),
     ]
-    _, rows = build(tmp_path, *made)
+    _, rows = build(tmp_path, *demos)
     assert {row["trajectory_id"] for row in rows} == {"good"}
     pictures = [name for name in snapshot(tmp_path / "out") if name.endswith(".png")]
     assert [name for name in pictures if "cua-lite" not in name] == [

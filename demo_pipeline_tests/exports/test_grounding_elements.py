@@ -27,8 +27,10 @@ def chosen(
     write_tree(tmp_path, *nodes)
     screen = read_screen(tmp_path / "ui_tree.json", platform)
     assert screen
-    found, left_out = choose_elements(screen, area, TypedTexts(typed), 8, most)
-    return [text for _, text in found], {name: count for name, count in left_out.items() if count}
+    elements, left_out = choose_elements(screen, area, TypedTexts(typed), 8, most)
+    return [text for _, text in elements], {
+        name: count for name, count in left_out.items() if count
+    }
 
 
 def window(*children: dict[str, Any], box: Box = LEFT, **options: Any) -> dict[str, Any]:

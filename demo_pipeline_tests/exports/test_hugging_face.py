@@ -84,7 +84,8 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
 
 
 @pytest.mark.parametrize(
-    ("name", "config"), [(name, config) for name, found in CONFIGS.items() for config in found]
+    ("name", "config"),
+    [(name, config) for name, configs in CONFIGS.items() for config in configs],
 )
 def test_after_a_rebuild_in_place_removed_rows_are_not_loaded_from_the_cache(
     rebuilt, hub, name, config, tmp_path
@@ -148,7 +149,9 @@ def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
 def test_cudag_train_and_val_load_together_and_the_tests_apart(exports, hub):
     loaded = hub.load_dataset(str(exports / "cudag"), cache_dir=str(exports / "cache"))
     assert set(loaded) == {"train", "val"}
-    kinds = {row["metadata"]["task_type"] for rows in loaded.values() for row in rows}
+    kinds: set[str] = set()
+    for rows in loaded.values():
+        kinds.update(row["metadata"]["task_type"] for row in rows)
     assert len(kinds) > 8
     tests = hub.load_dataset(str(exports / "cudag"), "test", cache_dir=str(exports / "cache"))
     written = json.loads((exports / "cudag" / "test" / "test.json").read_text())

@@ -66,13 +66,18 @@ def test_a_chat_shows_the_configured_number_of_earlier_screenshots(tmp_path):
     build_messages([demo], out, chosen)
     lines = all_lines(out)
     rows = rows_of(out, "*.parquet")
-    shown = [
+    screenshot_steps = [
         [part["image"].split("/")[-2] for part in line["messages"][1]["content"][:-1]]
         for line in lines
     ]
-    assert shown[:4] == [["000"], ["000", "001"], ["000", "001", "002"], ["001", "002", "003"]]
-    assert shown[4][:2] == ["002", "003"]
-    assert len(shown[4]) == 3
+    assert screenshot_steps[:4] == [
+        ["000"],
+        ["000", "001"],
+        ["000", "001", "002"],
+        ["001", "002", "003"],
+    ]
+    assert screenshot_steps[4][:2] == ["002", "003"]
+    assert len(screenshot_steps[4]) == 3
     for line, row in zip(lines, rows, strict=True):
         *images, text = line["messages"][1]["content"]
         assert row["images"] == [image["image"] for image in images]

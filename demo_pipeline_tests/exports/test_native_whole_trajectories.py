@@ -28,12 +28,12 @@ def demo(tmp_path: Path) -> DatasetTrajectory:
 
     The description of the click contains its point on the canvas.
     """
-    made = make_trajectory(tmp_path, "demo", [("click", {**ON_CANVAS, "button": "left"})])
-    action = made.path / "steps/000/action.json"
+    trajectory = make_trajectory(tmp_path, "demo", [("click", {**ON_CANVAS, "button": "left"})])
+    action = trajectory.path / "steps/000/action.json"
     action.write_text(action.read_text().replace("Step 0 of the work", "Click at (960, 270)."))
     for shade, shot in enumerate(("steps/000/screenshot.png", "final_screenshot.png")):
-        native_of(made.path / shot).write_bytes(picture(shade, *SCREEN))
-    return made
+        native_of(trajectory.path / shot).write_bytes(picture(shade, *SCREEN))
+    return trajectory
 
 
 def build(name: str, demo: DatasetTrajectory, out: Path) -> Path:

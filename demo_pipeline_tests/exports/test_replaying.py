@@ -34,8 +34,8 @@ class Machine:
     def step(self, action: str, pause: float) -> tuple[dict[str, bytes], float, bool, Any]:
         assert pause > 0
         self.actions.append(action)
-        shown = {"screenshot": picture(len(self.actions), *SCREEN)}
-        return shown, 0.0, action in {"DONE", "FAIL"}, {}
+        observation = {"screenshot": picture(len(self.actions), *SCREEN)}
+        return observation, 0.0, action in {"DONE", "FAIL"}, {}
 
     def evaluate(self) -> float:
         return 1.0

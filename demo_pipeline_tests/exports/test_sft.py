@@ -1,5 +1,6 @@
 """Tests of the SFT samples of OSWorld-Desktopd."""
 
+import itertools
 import json
 from typing import Any
 
@@ -131,8 +132,8 @@ def test_a_sample_has_the_known_effect_of_its_step(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=facts)
     build_sft([demo], tmp_path / "sft", DatasetSettings(train_ratio=1, val_ratio=0))
     lines = read_lines(tmp_path / "sft/samples.jsonl")
-    said = [(line.get("screen_changed"), line.get("taken_back_by")) for line in lines]
-    assert said == [(True, 1), (False, None), (None, None)]
+    effects = [(line.get("screen_changed"), line.get("taken_back_by")) for line in lines]
+    assert effects == [(True, 1), (False, None), (None, None)]
     assert "screen_changed" not in lines[2]
     assert validate_sft_folder(tmp_path / "sft") == []
 
@@ -192,8 +193,8 @@ def test_splits_and_tables_hold_the_same_samples(tmp_path):
     }
     assert {name: len(lines) for name, lines in parts.items()} | {"held_out": 0} == summary.records
     assert all(parts.values())
-    key = json.dumps
-    assert sorted(map(key, whole)) == sorted(key(line) for part in parts.values() for line in part)
+    in_parts = itertools.chain.from_iterable(parts.values())
+    assert sorted(map(json.dumps, whole)) == sorted(map(json.dumps, in_parts))
     table = pq.read_table(tmp_path / "sft" / "samples.parquet")
     assert table.schema.equals(SFT_SCHEMA)
     for row, line in zip(table.to_pylist(), whole, strict=True):

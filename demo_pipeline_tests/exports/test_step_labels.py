@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def build(
-    tmp_path: Path, *made: DatasetTrajectory, **settings: Any
+    tmp_path: Path, *demos: DatasetTrajectory, **settings: Any
 ) -> tuple[ExportSummary, Rows, Rows]:
     """Builds and validates the export with all rows in the training split.
 
@@ -30,15 +30,15 @@ def build(
         The summary, the rows with labels of steps, and the rows with labels of demonstrations.
     """
     out = tmp_path / "out"
-    summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
+    summary = build_step_labels(demos, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
     assert validate_step_labels(out) == []
     tables = (read_rows(out / name) for name in ("train.parquet", "outcome/train.parquet"))
     return (summary, *tables)  # type: ignore[return-value]
 
 
 def test_every_step_of_a_demonstration_that_did_its_task_has_a_true_label(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK, TYPE], instruction="Do it")
-    _, (steps,), (whole,) = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK, TYPE], instruction="Do it")
+    _, (steps,), (whole,) = build(tmp_path, demo)
     assert steps["prompt"] == whole["prompt"] == "Do it"
     assert (steps["completions"], steps["labels"]) == ([CLICKED, TYPED], [True, True])
     assert (whole["completions"], whole["labels"]) == ([f"{CLICKED}\n{TYPED}"], [True])
@@ -48,27 +48,27 @@ def test_every_step_of_a_demonstration_that_did_its_task_has_a_true_label(tmp_pa
 
 
 def test_a_failed_demonstration_has_a_label_as_a_whole_and_none_of_its_steps(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK, TYPE], success=False)
-    summary, steps, (whole,) = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK, TYPE], success=False)
+    summary, steps, (whole,) = build(tmp_path, demo)
     assert steps == []
     assert (whole["outcome"], whole["labels"]) == ("failed", [False])
     assert summary.excluded_trajectories["failed"] == 0
 
 
 def test_an_aborted_demonstration_may_have_done_its_task(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK], success=False, rows=ABORTED)
-    summary, steps, wholes = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK], success=False, rows=ABORTED)
+    summary, steps, wholes = build(tmp_path, demo)
     assert (steps, wholes) == ([], [])
     assert summary.excluded_trajectories["aborted"] == 1
-    _, _, (whole,) = build(tmp_path, made, include_aborted=True)
+    _, _, (whole,) = build(tmp_path, demo, include_aborted=True)
     assert (whole["outcome"], whole["labels"]) == ("aborted", [False])
 
 
 def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(1, "type", "off_screen"), (2, "click", "after_video")]
-    made = make_trajectory(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
-    _, (steps,), (whole,) = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
+    _, (steps,), (whole,) = build(tmp_path, demo)
     words = "typed text outside the recorded screen"
     assert steps["completions"] == [CLICKED, f"{words}\n{CLICKED}"]
     assert whole["completions"] == [
@@ -89,14 +89,12 @@ def test_failed_demonstrations_get_the_split_of_their_task_and_move_no_other(tmp
     out = tmp_path / "out"
     build_step_labels([*bad, *good], out, DatasetSettings())
     assert validate_step_labels(out) == []
-    found = {
-        row["trajectory_id"]: path.stem
-        for path in (out / "outcome").glob("*.parquet")
-        for row in read_rows(path)
-    }
-    assert {name: found[name] for name in plan.splits} == dict(plan.splits)
-    assert all(found[f"bad_{n}"] == found[f"good_{n}"] for n in range(6))
-    assert len(found) == 15
+    split_of = {}
+    for path in (out / "outcome").glob("*.parquet"):
+        split_of.update({row["trajectory_id"]: path.stem for row in read_rows(path)})
+    assert {name: split_of[name] for name in plan.splits} == dict(plan.splits)
+    assert all(split_of[f"bad_{n}"] == split_of[f"good_{n}"] for n in range(6))
+    assert len(split_of) == 15
 
 
 def test_a_failed_demonstration_that_connects_two_splits_is_left_out(tmp_path):
@@ -121,10 +119,9 @@ def test_a_failed_demonstration_of_a_held_out_application_is_in_no_other_split(t
     assert summary.records["held_out"] == 1
 
 
-@pytest.mark.parametrize("key", ["pts", "off_screen"])
-def test_a_demonstration_with_a_step_that_no_picture_shows_is_left_out(tmp_path, key):
-    value = None if key == "pts" else True
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {key: value}})
-    summary, steps, wholes = build(tmp_path, made)
+@pytest.mark.parametrize(("key", "value"), [("pts", None), ("off_screen", True)])
+def test_a_demonstration_with_a_step_that_no_picture_shows_is_left_out(tmp_path, key, value):
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {key: value}})
+    summary, steps, wholes = build(tmp_path, demo)
     assert (steps, wholes) == ([], [])
     assert sum(summary.excluded_records.values()) == 1

@@ -17,8 +17,8 @@ build = partial(build_train, "transitions")
 
 
 def test_a_transition_ends_with_the_picture_before_the_next_step(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3))
-    _, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3))
+    _, rows = build(tmp_path, demo)
     folder = "trajectories/demo"
     assert [(row["before"], row["after"]) for row in rows] == [
         (f"{folder}/steps/000/screenshot.png", f"{folder}/steps/001/screenshot.png"),
@@ -32,15 +32,15 @@ def test_a_transition_ends_with_the_picture_before_the_next_step(tmp_path):
 
 
 def test_every_type_of_action_but_a_wait_is_a_transition(tmp_path):
-    made = make_trajectory(tmp_path, "demo", TABLE, rows=timed(len(TABLE)))
-    summary, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", TABLE, rows=timed(len(TABLE)))
+    summary, rows = build(tmp_path, demo)
     assert [row["action_type"] for row in rows] == [kind for kind, _ in TABLE if kind != "wait"]
     assert summary.excluded_records["wait"] == 1
 
 
 def test_waits_belong_to_the_action_before_them(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK, WAIT, WAIT, CLICK, WAIT], rows=timed(5))
-    _, (first, last) = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK, WAIT, WAIT, CLICK, WAIT], rows=timed(5))
+    _, (first, last) = build(tmp_path, demo)
     assert first["after"].endswith("steps/003/screenshot.png")
     assert first["waited_seconds"] == 5.0
     assert last["after_is_final"]
@@ -53,8 +53,8 @@ def test_waits_belong_to_the_action_before_them(tmp_path):
 def test_no_transition_spans_a_hidden_action(tmp_path, monkeypatch, before_step, left):
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(before_step, "type", "off_screen")]
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3), hidden=hidden)
-    _, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3), hidden=hidden)
+    _, rows = build(tmp_path, demo)
     assert {row["step_index"] for row in rows} == left
 
 
@@ -62,8 +62,8 @@ def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path, monkeyp
     monkeypatch.setattr(DatasetSettings, "max_hidden_share", 1.0)
     hidden = [(2, "type", "off_screen")]
     actions = [CLICK, WAIT, WAIT, CLICK]
-    made = make_trajectory(tmp_path, "demo", actions, rows=timed(4), hidden=hidden)
-    summary, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", actions, rows=timed(4), hidden=hidden)
+    summary, rows = build(tmp_path, demo)
     assert {row["step_index"] for row in rows} == {3}
     assert summary.excluded_records["hidden_after"] == 1
 
@@ -79,8 +79,8 @@ def test_no_transition_spans_a_hidden_action_between_its_waits(tmp_path, monkeyp
     ],
 )
 def test_a_step_without_a_screenshot_of_its_effect_is_left_out(tmp_path, changes, reason):
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, **changes))
-    summary, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, **changes))
+    summary, rows = build(tmp_path, demo)
     assert 0 not in {row["step_index"] for row in rows}
     assert summary.excluded_records[reason] >= 1
 
@@ -88,24 +88,24 @@ def test_a_step_without_a_screenshot_of_its_effect_is_left_out(tmp_path, changes
 @pytest.mark.parametrize("waits", [0, 1])
 def test_no_transition_ends_with_a_frame_before_the_end_of_its_action(tmp_path, waits):
     actions = [CLICK, CLICK, *([WAIT] * waits)]
-    made = make_trajectory(tmp_path, "demo", actions, rows=timed(2 + waits, end_filmed_1=False))
-    summary, rows = build(tmp_path, made)
+    demo = make_trajectory(tmp_path, "demo", actions, rows=timed(2 + waits, end_filmed_1=False))
+    summary, rows = build(tmp_path, demo)
     assert [row["step_index"] for row in rows] == [0]
     assert summary.excluded_records["early_after"] == 1
 
 
 def test_a_gap_of_less_than_a_millisecond_is_rounding(tmp_path):
-    made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, lead_ms_1=920.4))
-    assert len(build(tmp_path, made)[1]) == 2
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, lead_ms_1=920.4))
+    assert len(build(tmp_path, demo)[1]) == 2
 
 
 def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
-    made = [
+    demos = [
         make_trajectory(tmp_path, "good", [CLICK], rows=timed(1)),
         make_trajectory(tmp_path, "bad", [CLICK], rows=timed(1), success=False, shade=9),
         make_trajectory(tmp_path, "known", [CLICK], rows=timed(1), osworld="task", shade=19),
     ]
-    summary, rows = build(tmp_path, *made)
+    summary, rows = build(tmp_path, *demos)
     assert {row["trajectory_id"] for row in rows} == {"good"}
     assert summary.excluded_trajectories["failed"] == 1
     assert summary.excluded_trajectories["contaminated"] == 1

@@ -28,12 +28,12 @@ Change = Callable[[Path], object]
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("exports")
     save = element("button", "Save", (100, 200, 80, 31))
-    made = [
+    demos = [
         make_seen(root, f"demo_{n}", [CLICK] * 2, save, instruction=f"Task {n}", shade=9 * n)
         for n in range(2)
     ]
     for name in FORMS:
-        build_described(name, made, root / name, TRAIN)
+        build_described(name, demos, root / name, TRAIN)
     return root
 
 
@@ -42,7 +42,8 @@ def of_line(file: str, change: Callable[[dict[str, Any]], object], number: int =
 
     def apply(folder: Path) -> None:
         path = folder / file
-        lines = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
+        text = path.read_text()
+        lines = [text] if path.suffix == ".json" else text.splitlines()
         value = json.loads(lines[number])
         change(value)
         path.write_text("\n".join([*lines[:number], json.dumps(value), *lines[number + 1 :]]))
@@ -125,17 +126,17 @@ def test_a_built_folder_is_valid_and_a_missing_folder_is_not(exports, tmp_path, 
 def test_a_change_is_found(exports, tmp_path, name, change, code):
     folder = Path(shutil.copytree(exports / name, tmp_path / name))
     change(folder)
-    found = {problem.code for problem in validate_as(name, folder)}
+    codes = {problem.code for problem in validate_as(name, folder)}
     alike = {"bad_field": {"invalid_field", "invalid_value"}, "missing_field": {"invalid_field"}}
-    assert found & ({code} | alike.get(code, set())), found
+    assert codes & ({code} | alike.get(code, set())), codes
 
 
 @pytest.mark.parametrize("name", ["transitions", "step_labels", "grounding"])
 def test_a_trajectory_in_two_splits_is_found(exports, tmp_path, name):
     folder = Path(shutil.copytree(exports / name, tmp_path / name))
     shutil.copyfile(folder / "train.parquet", folder / "val.parquet")
-    found = {problem.code for problem in validate_as(name, folder)}
-    assert {"split_leak", "duplicate_id"} <= found
+    codes = {problem.code for problem in validate_as(name, folder)}
+    assert {"split_leak", "duplicate_id"} <= codes
 
 
 def test_one_file_of_lines_is_validated_alone(exports, tmp_path):

@@ -28,8 +28,8 @@ def read_tests(path: Path) -> Any:
 def _record(value: dict[str, Any]) -> Any:
     if "action" in value:  # the arguments of a call stay a dict, because they differ by action
         return value
-    tupled = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
-    return SimpleNamespace(**tupled)
+    lists = {key: tuple(items) for key, items in value.items() if isinstance(items, list)}
+    return SimpleNamespace(**(value | lists))
 
 
 def copied(source: Path, target: Path) -> Path:

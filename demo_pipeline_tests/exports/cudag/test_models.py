@@ -91,11 +91,12 @@ def test_ids_have_only_allowed_characters_and_stay_different():
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 @settings(max_examples=100, deadline=None)
-def test_different_names_have_different_ids(one, other):
-    assert set(cudag_id(one)) <= set(
+def test_different_names_have_different_ids(first_name, second_name):
+    assert set(cudag_id(first_name)) <= set(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
     )
-    assert (cudag_id(one) == cudag_id(other)) == (one == other)
+    ids_are_equal = cudag_id(first_name) == cudag_id(second_name)
+    assert ids_are_equal == (first_name == second_name)
 
 
 def test_a_call_is_written_as_documented_and_read_back():

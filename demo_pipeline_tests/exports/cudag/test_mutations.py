@@ -52,22 +52,22 @@ def entry(change: Change, number: int = 1) -> Callable[[Path], Any]:
     return lambda root: edit_test(root, number, change)
 
 
-def on(number: int, change: Change, message: str) -> Mutation:
+def on_line(number: int, change: Change, message: str) -> Mutation:
     """Returns a mutation of a line of train.jsonl; the problem is reported for the same line."""
     return line(number, change), f"train.jsonl:{number}", message
 
 
-def said(number: int, old: str, new: str, message: str) -> Mutation:
+def in_call(number: int, old: str, new: str, message: str) -> Mutation:
     """Returns a mutation of the tool calls in a line of train.jsonl."""
     return answer(number, old, new), f"train.jsonl:{number}", message
 
 
-def asked(number: int, change: Change, message: str) -> Mutation:
+def in_test(number: int, change: Change, message: str) -> Mutation:
     """Returns a mutation of an entry of test.json; the problem is reported for the same entry."""
     return entry(change, number), f"test.json:{number}", message
 
 
-def beside(change: Change, message: str) -> Mutation:
+def beside_test(change: Change, message: str) -> Mutation:
     """Returns a mutation of the record that belongs to the second entry of test.json."""
     file = "test/records.jsonl"
     return line(2, change, file), f"{file}:2", f"{message} from this entry of test.json"
@@ -77,11 +77,11 @@ def meta(key: str, value: Any) -> Change:
     return put("metadata", key, value=value)
 
 
-def held(file: str, change: Change) -> Callable[[Path], Any]:
+def in_json(file: str, change: Change) -> Callable[[Path], Any]:
     return lambda root: edit_json(root, file, change)
 
 
-def gone(place: str) -> Callable[[Path], Any]:
+def without(place: str) -> Callable[[Path], Any]:
     def change(root: Path) -> None:
         path = root / place
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -89,7 +89,7 @@ def gone(place: str) -> Callable[[Path], Any]:
     return change
 
 
-def holding(place: str, content: bytes) -> Callable[[Path], Any]:
+def with_content(place: str, content: bytes) -> Callable[[Path], Any]:
     """Returns a change that gives a file other content; the file may be a hard link."""
 
     def change(root: Path) -> None:
@@ -99,18 +99,18 @@ def holding(place: str, content: bytes) -> Callable[[Path], Any]:
     return change
 
 
-def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
+def with_image(number: int, content: bytes) -> Callable[[Path], Any]:
     """Returns a change that gives the image of a line of train.jsonl other content."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
-        holding(record["image"], content)(root)
+        with_content(record["image"], content)(root)
 
     return change
 
 
 def appended(file: str, content: bytes) -> Callable[[Path], Any]:
-    return lambda root: holding(file, (root / file).read_bytes() + content)(root)
+    return lambda root: with_content(file, (root / file).read_bytes() + content)(root)
 
 
 def first_of(root: Path, file: str) -> Any:
@@ -143,119 +143,159 @@ def swapped(file: str) -> Callable[[Path], Any]:
 def leaked(root: Path) -> None:
     """Gives the first entry of test.json the prompt and the image of a training record."""
     record = first_of(root, "train.jsonl")
-    asked = record["conversations"][0]["value"].removeprefix("<image>\n")
-    edit_test(root, 1, put("prompt", value=asked))
+    prompt = record["conversations"][0]["value"].removeprefix("<image>\n")
+    edit_test(root, 1, put("prompt", value=prompt))
     shot = json.loads((root / "test" / "test.json").read_text())[0]["screenshot"]
-    holding(f"test/{shot}", (root / record["image"]).read_bytes())(root)
+    with_content(f"test/{shot}", (root / record["image"]).read_bytes())(root)
 
 
 RECORDS: list[Mutation] = [
-    on(1, drop("id"), "id: Field required"),
-    on(1, put("id", value="a b"), "id must match [A-Za-z0-9_-]+: a b"),
-    on(2, drop("image"), "image: Field required"),
-    on(2, put("image", value="/images/a.png"), "Invalid image path: /images/a.png (must start"),
-    on(2, put("image", value="images/a/b.png"), "Image name is not flat: images/a/b.png"),
-    on(2, put("image", value="images/nothing.png"), "Image not found: images/nothing.png"),
-    on(2, put("image", value="images/a.gif"), "Image must be .png or .jpg:"),
-    on(3, drop("conversations", 1), "conversations[1]: Field required"),
-    on(3, lambda r: r["conversations"].reverse(), "conversations[0].from: Input should be 'human'"),
-    on(3, put("conversations", 0, value="<image>\nClick"), "conversations[0]: Input should be a"),
-    on(1, put(*TURN, value=3), "conversations[1].value: Input should be a valid string"),
-    on(1, put(*TURN, value=f"Sure\n{CALL}"), "conversations[1].value: must start with '<tool_"),
-    said(1, "computer_use", "browser", "gpt tool call 1: tool call name must"),
-    said(1, '"action"', '"speed": 3, "action"', "gpt tool call 1: left_click"),
-    said(1, "left_click", "press", "gpt tool call 1: action must be one of"),
-    said(1, "278]", "279]", "metadata.real_coords is [260, 278] in RU, but"),
-    said(6, "[500, 500]", "[501, 500]", "metadata.end_coords is [500, 500]"),
-    on(4, drop("metadata"), "metadata: Field required"),
-    on(4, drop("metadata", "task_type"), "metadata.task_type: Field required"),
-    on(4, drop("metadata", "real_coords"), "metadata.real_coords: Field required"),
-    on(4, meta("real_coords", [1, 2, 3]), "metadata.real_coords: List should have at most 2"),
-    on(4, meta("real_coords", [1900, 1079]), "metadata.real_coords is [990, 999] in RU, but the"),
-    on(4, meta("real_coords", [1920, 1079]), "metadata.real_coords [1920, 1079] is outside the"),
-    on(4, meta("tolerance", [5]), "tolerance must be [tol_x, tol_y] array"),
-    on(4, meta("tolerance", [-5, 5]), "tolerance must not be negative: no prediction is within it"),
-    on(4, drop("metadata", "tolerance"), "metadata.tolerance: Field required"),
-    on(4, meta("image_size", [1280, 720]), "metadata.real_coords [1919, 1079] is outside the"),
-    on(4, meta("has_coordinate", False), "metadata.has_coordinate is false, but a tool call has a"),
-    on(4, meta("end_coords", [3, 4]), "metadata.end_coords must be [0, 0] for an action without"),
-    on(6, meta("end_coords", [900, 540]), "metadata.end_coords is [469, 500] in RU, but the"),
-    on(11, meta("tolerance", [5, 5]), "metadata.tolerance must be [0, 0] for an action without"),
-    on(7, meta("scroll_direction", "north"), "metadata.scroll_direction"),
-    on(7, meta("scroll_amount", -1), "metadata.scroll_amount"),
-    on(12, meta("presses", 0), "metadata.presses"),
-    on(12, meta("presses", 2), "metadata.presses is 2, but the turn presses its keys 1 times"),
-    said(12, KEY, f"{KEY}\n{KEY}", "metadata.presses is 1, but the turn presses its keys 2 times"),
-    asked(1, meta("presses", 2), "metadata.presses is 2, but the expected action is not key"),
-    on(8, meta("trajectory_id", ""), "metadata.trajectory_id"),
-    on(8, meta("target_bbox", [0, 0, 0, 1001]), "metadata.target_bbox"),
-    on(8, meta("extra", 1), "metadata has 1 unknown key"),
-    on(9, lambda _: [1], "record: Input should be a valid dictionary"),
+    on_line(1, drop("id"), "id: Field required"),
+    on_line(1, put("id", value="a b"), "id must match [A-Za-z0-9_-]+: a b"),
+    on_line(2, drop("image"), "image: Field required"),
+    on_line(
+        2, put("image", value="/images/a.png"), "Invalid image path: /images/a.png (must start"
+    ),
+    on_line(2, put("image", value="images/a/b.png"), "Image name is not flat: images/a/b.png"),
+    on_line(2, put("image", value="images/nothing.png"), "Image not found: images/nothing.png"),
+    on_line(2, put("image", value="images/a.gif"), "Image must be .png or .jpg:"),
+    on_line(3, drop("conversations", 1), "conversations[1]: Field required"),
+    on_line(
+        3, lambda r: r["conversations"].reverse(), "conversations[0].from: Input should be 'human'"
+    ),
+    on_line(
+        3, put("conversations", 0, value="<image>\nClick"), "conversations[0]: Input should be a"
+    ),
+    on_line(1, put(*TURN, value=3), "conversations[1].value: Input should be a valid string"),
+    on_line(
+        1, put(*TURN, value=f"Sure\n{CALL}"), "conversations[1].value: must start with '<tool_"
+    ),
+    in_call(1, "computer_use", "browser", "gpt tool call 1: tool call name must"),
+    in_call(1, '"action"', '"speed": 3, "action"', "gpt tool call 1: left_click"),
+    in_call(1, "left_click", "press", "gpt tool call 1: action must be one of"),
+    in_call(1, "278]", "279]", "metadata.real_coords is [260, 278] in RU, but"),
+    in_call(6, "[500, 500]", "[501, 500]", "metadata.end_coords is [500, 500]"),
+    on_line(4, drop("metadata"), "metadata: Field required"),
+    on_line(4, drop("metadata", "task_type"), "metadata.task_type: Field required"),
+    on_line(4, drop("metadata", "real_coords"), "metadata.real_coords: Field required"),
+    on_line(4, meta("real_coords", [1, 2, 3]), "metadata.real_coords: List should have at most 2"),
+    on_line(
+        4, meta("real_coords", [1900, 1079]), "metadata.real_coords is [990, 999] in RU, but the"
+    ),
+    on_line(
+        4, meta("real_coords", [1920, 1079]), "metadata.real_coords [1920, 1079] is outside the"
+    ),
+    on_line(4, meta("tolerance", [5]), "tolerance must be [tol_x, tol_y] array"),
+    on_line(
+        4, meta("tolerance", [-5, 5]), "tolerance must not be negative: no prediction is within it"
+    ),
+    on_line(4, drop("metadata", "tolerance"), "metadata.tolerance: Field required"),
+    on_line(4, meta("image_size", [1280, 720]), "metadata.real_coords [1919, 1079] is outside the"),
+    on_line(
+        4, meta("has_coordinate", False), "metadata.has_coordinate is false, but a tool call has a"
+    ),
+    on_line(
+        4, meta("end_coords", [3, 4]), "metadata.end_coords must be [0, 0] for an action without"
+    ),
+    on_line(6, meta("end_coords", [900, 540]), "metadata.end_coords is [469, 500] in RU, but the"),
+    on_line(
+        11, meta("tolerance", [5, 5]), "metadata.tolerance must be [0, 0] for an action without"
+    ),
+    on_line(7, meta("scroll_direction", "north"), "metadata.scroll_direction"),
+    on_line(7, meta("scroll_amount", -1), "metadata.scroll_amount"),
+    on_line(12, meta("presses", 0), "metadata.presses"),
+    on_line(12, meta("presses", 2), "metadata.presses is 2, but the turn presses its keys 1 times"),
+    in_call(
+        12, KEY, f"{KEY}\n{KEY}", "metadata.presses is 1, but the turn presses its keys 2 times"
+    ),
+    in_test(1, meta("presses", 2), "metadata.presses is 2, but the expected action is not key"),
+    on_line(8, meta("trajectory_id", ""), "metadata.trajectory_id"),
+    on_line(8, meta("target_bbox", [0, 0, 0, 1001]), "metadata.target_bbox"),
+    on_line(8, meta("extra", 1), "metadata has 1 unknown key"),
+    on_line(9, lambda _: [1], "record: Input should be a valid dictionary"),
 ]
 
 TESTS: list[Mutation] = [
-    asked(1, drop("test_id"), "test_id: Field required"),
-    asked(1, put("screenshot", value="oos_images/a.png"), "Invalid image path: oos_images/a.png"),
-    asked(1, put("screenshot", value="images/a.png"), "Image not found: test/images/a.png"),
-    asked(1, put("screenshot", value="images/a.jpg"), "Image must be .png: images/a.jpg"),
-    asked(1, put("prompt", value=""), "prompt: String should have at least 1 character"),
-    asked(1, put("expected_action", value="click"), "expected_action: Input should be a"),
-    asked(1, put("expected_action", "name", value="browser"), "expected_action.name: Input should"),
-    asked(1, drop("expected_action", "arguments"), "expected_action.arguments: Field"),
-    asked(1, drop("expected_action", "arguments", "action"), "expected_action.arguments.action:"),
-    asked(1, put("expected_action", "arguments", "action", value="tap"), "expected_action: action"),
-    asked(
+    in_test(1, drop("test_id"), "test_id: Field required"),
+    in_test(1, put("screenshot", value="oos_images/a.png"), "Invalid image path: oos_images/a.png"),
+    in_test(1, put("screenshot", value="images/a.png"), "Image not found: test/images/a.png"),
+    in_test(1, put("screenshot", value="images/a.jpg"), "Image must be .png: images/a.jpg"),
+    in_test(1, put("prompt", value=""), "prompt: String should have at least 1 character"),
+    in_test(1, put("expected_action", value="click"), "expected_action: Input should be a"),
+    in_test(
+        1, put("expected_action", "name", value="browser"), "expected_action.name: Input should"
+    ),
+    in_test(1, drop("expected_action", "arguments"), "expected_action.arguments: Field"),
+    in_test(1, drop("expected_action", "arguments", "action"), "expected_action.arguments.action:"),
+    in_test(
+        1, put("expected_action", "arguments", "action", value="tap"), "expected_action: action"
+    ),
+    in_test(
         1,
         put("expected_action", "arguments", "coordinate", value=[1500, 3]),
         "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
     ),
-    asked(5, drop("tolerance"), "tolerance must be [tol_x, tol_y] array"),
-    asked(5, put("tolerance", value=[11, 10]), "tolerance differs from metadata.tolerance"),
-    asked(5, drop("metadata"), "metadata: Field required"),
-    asked(5, meta("real_coords", [20, 0]), "metadata.real_coords is [10, 0] in RU, but the"),
-    asked(5, meta("start_coords", [3, 4]), "metadata.start_coords must be [0, 0], except of a"),
-    asked(6, meta("start_coords", [1920, 4]), "metadata.start_coords [1920, 4] is outside the"),
-    asked(6, meta("has_coordinate", False), "a test compares a place, and this action has none"),
-    asked(6, drop("metadata", "start_coords"), "metadata.start_coords: Field required"),
-    asked(5, put("tolerance", value=[-1, 10]), "tolerance must not be negative: no prediction is"),
-    beside(put("id", value="other"), "the id differs"),
-    beside(put("image", value="test/images/other.png"), "the image differs"),
-    beside(put("conversations", 0, "value", value="<image>\nElse"), "the human turn differs"),
-    beside(put(*TURN, value=CALL), "the last tool call differs"),
-    beside(put("metadata", "task_type", value="scroll"), "the task_type differs"),
+    in_test(5, drop("tolerance"), "tolerance must be [tol_x, tol_y] array"),
+    in_test(5, put("tolerance", value=[11, 10]), "tolerance differs from metadata.tolerance"),
+    in_test(5, drop("metadata"), "metadata: Field required"),
+    in_test(5, meta("real_coords", [20, 0]), "metadata.real_coords is [10, 0] in RU, but the"),
+    in_test(5, meta("start_coords", [3, 4]), "metadata.start_coords must be [0, 0], except of a"),
+    in_test(6, meta("start_coords", [1920, 4]), "metadata.start_coords [1920, 4] is outside the"),
+    in_test(6, meta("has_coordinate", False), "a test compares a place, and this action has none"),
+    in_test(6, drop("metadata", "start_coords"), "metadata.start_coords: Field required"),
+    in_test(
+        5, put("tolerance", value=[-1, 10]), "tolerance must not be negative: no prediction is"
+    ),
+    beside_test(put("id", value="other"), "the id differs"),
+    beside_test(put("image", value="test/images/other.png"), "the image differs"),
+    beside_test(put("conversations", 0, "value", value="<image>\nElse"), "the human turn differs"),
+    beside_test(put(*TURN, value=CALL), "the last tool call differs"),
+    beside_test(put("metadata", "task_type", value="scroll"), "the task_type differs"),
     (appended("test/records.jsonl", b"{oops}\n"), "test/records.jsonl:15", "not valid JSON"),
-    (holding("test/records.jsonl", b""), "test/records.jsonl", "has 0 lines with a place for 10"),
+    (
+        with_content("test/records.jsonl", b""),
+        "test/records.jsonl",
+        "has 0 lines with a place for 10",
+    ),
     (swapped("test/test.json"), "test/records.jsonl:1", "the id differs from this entry"),
 ]
 
 CONFIGS: list[Mutation] = [
-    (held("splits.json", lambda _: [1]), "splits.json", "trajectory 'demo_2' of train.jsonl:1 is"),
-    (held("splits.json", drop("trajectories", "drawing")), "splits.json", "trajectory 'drawing'"),
     (
-        held("splits.json", put("trajectories", "drawing", "split", value="val")),
+        in_json("splits.json", lambda _: [1]),
+        "splits.json",
+        "trajectory 'demo_2' of train.jsonl:1 is",
+    ),
+    (
+        in_json("splits.json", drop("trajectories", "drawing")),
+        "splits.json",
+        "trajectory 'drawing'",
+    ),
+    (
+        in_json("splits.json", put("trajectories", "drawing", "split", value="val")),
         "splits.json",
         "trajectory 'drawing' of held_out.jsonl:1 is not listed so",
     ),
     (
-        held("splits.json", put("trajectories", "demo_1", "group", value="task_demo_0")),
+        in_json("splits.json", put("trajectories", "demo_1", "group", value="task_demo_0")),
         "splits.json",
         "group 'task_demo_0' is in val (val.jsonl:1) and in test (test.json:1)",
     ),
 ]
 
 FILES: list[Mutation] = [
-    (gone("config.json"), "./", "Missing required file: config.json"),
-    (gone("data.jsonl"), "./", "Missing required file: data.jsonl"),
-    (gone("train.jsonl"), "./", "Missing required file: train.jsonl"),
-    (gone("val.jsonl"), "./", "Missing required file: val.jsonl"),
-    (gone("test/test.json"), "test/", "Missing required file: test.json"),
-    (gone("test"), "./", "Missing required directory: test/"),
-    (gone("held_out.jsonl"), "data.jsonl:29", "record 'drawing_000' is in no split"),
-    (holding("config.json", b"{"), "config.json:1", "not valid JSON: Expecting property name"),
-    (holding("config.json", b"[]"), "config.json", "must be a JSON object"),
-    (holding("splits.json", b'{\n"a": }'), "splits.json:2", "not valid JSON: Expecting value"),
-    (holding("dataset_info.json", b"\xff"), "dataset_info.json:1", "not UTF-8 text"),
-    (holding("test/test.json", b"{}"), "test.json", "must be a JSON array"),
+    (without("config.json"), "./", "Missing required file: config.json"),
+    (without("data.jsonl"), "./", "Missing required file: data.jsonl"),
+    (without("train.jsonl"), "./", "Missing required file: train.jsonl"),
+    (without("val.jsonl"), "./", "Missing required file: val.jsonl"),
+    (without("test/test.json"), "test/", "Missing required file: test.json"),
+    (without("test"), "./", "Missing required directory: test/"),
+    (without("held_out.jsonl"), "data.jsonl:29", "record 'drawing_000' is in no split"),
+    (with_content("config.json", b"{"), "config.json:1", "not valid JSON: Expecting property name"),
+    (with_content("config.json", b"[]"), "config.json", "must be a JSON object"),
+    (with_content("splits.json", b'{\n"a": }'), "splits.json:2", "not valid JSON: Expecting value"),
+    (with_content("dataset_info.json", b"\xff"), "dataset_info.json:1", "not UTF-8 text"),
+    (with_content("test/test.json", b"{}"), "test.json", "must be a JSON array"),
     (appended("val.jsonl", b"\xff\xfe\n"), "val.jsonl:15", "not UTF-8 text"),
     (
         appended("train.jsonl", b"[" * 5000 + b"]" * 5000 + b"\n"),
@@ -269,17 +309,25 @@ FILES: list[Mutation] = [
 ]
 
 IMAGES: list[Mutation] = [
-    (gone("images"), "./", "Missing required directory: images/"),
-    (gone("test/images"), "test/", "Missing required directory: images/"),
-    (imaged(3, b""), "train.jsonl:3", "Image does not open (empty file): images/demo_2_002.png"),
-    (imaged(3, b"GIF89a"), "train.jsonl:3", "Image does not open (neither PNG nor JPEG):"),
-    (imaged(3, picture(1)[:-20]), "train.jsonl:3", "Image does not open (PNG is cut off):"),
+    (without("images"), "./", "Missing required directory: images/"),
+    (without("test/images"), "test/", "Missing required directory: images/"),
     (
-        imaged(3, picture(1)[:300] + b"\0" + picture(1)[301:]),
+        with_image(3, b""),
+        "train.jsonl:3",
+        "Image does not open (empty file): images/demo_2_002.png",
+    ),
+    (with_image(3, b"GIF89a"), "train.jsonl:3", "Image does not open (neither PNG nor JPEG):"),
+    (with_image(3, picture(1)[:-20]), "train.jsonl:3", "Image does not open (PNG is cut off):"),
+    (
+        with_image(3, picture(1)[:300] + b"\0" + picture(1)[301:]),
         "train.jsonl:3",
         "Image does not open (damaged PNG (checksum of a chunk)): images/demo_2_002.png",
     ),
-    (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
+    (
+        with_image(3, picture(1, 64, 36)),
+        "train.jsonl:3",
+        "metadata.image_size [1920, 1080] is not the",
+    ),
 ]
 
 MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
@@ -288,7 +336,7 @@ MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
 @pytest.mark.parametrize(("change", "place", "message"), MUTATIONS)
 def test_one_fault_has_its_message_and_location(copy, change, place, message):
     change(copy)
-    found = errors(validate_cudag(copy))
-    messages = [f"{file_and_line(one)}: {one.message}" for one in found]
-    assert any(one.startswith(f"{place}: {message}") for one in messages), messages
-    assert all(str(copy) not in str(one) for one in found)
+    problems = errors(validate_cudag(copy))
+    lines = [f"{file_and_line(problem)}: {problem.message}" for problem in problems]
+    assert any(line.startswith(f"{place}: {message}") for line in lines), lines
+    assert all(str(copy) not in str(problem) for problem in problems)

@@ -158,8 +158,8 @@ class LoadedStep:
 class LoadedTrajectory:
     """A trajectory with its steps.
 
-    All files come from the same version of the trajectory in the store. If a newer version replaces
-    this version, `demo-pipeline prune` keeps the files for another day.
+    All files come from the same version of the trajectory in the store. After a newer version
+    replaces this version, `demo-pipeline prune` keeps the files for 24 hours by default.
 
     Attributes:
         id: the demonstration's id.
@@ -404,8 +404,8 @@ class NotebookStore:
         """Returns a split of a training export as a Hugging Face dataset.
 
         Images and UI trees stay in the store. Images are decoded at every access. The column of
-        trees contains paths. If a newer version of the export replaces these files, `demo-pipeline
-        prune` keeps them for another day.
+        trees contains paths. After a newer version of the export replaces these files,
+        `demo-pipeline prune` keeps them for 24 hours by default.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.

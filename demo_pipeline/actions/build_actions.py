@@ -184,9 +184,10 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 
 MAX_PREVIEW = 50  # maximum number of actions that the summary describes
 _LOG = logging.getLogger(__package__)
-# Maximum number of actions in a demonstration. Each action costs 22 ms and 70 kB (measured).
+# Maximum number of actions in a demonstration. The pipeline needs 22 ms and 70 kB for each action
+# (measured).
 _MAX_ACTIONS = 10_000
-# Reasons for leaving out events to repair the recording. The bucket of these events is `repaired`.
+# Reasons why a repair left out an event. The bucket of such an event is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Event types that never belong to an action → the bucket, action index and reason of their lines.
 # The action index is always None, and the reason is always empty.

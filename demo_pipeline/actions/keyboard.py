@@ -37,7 +37,7 @@ class _HeldModifier:
         name: name of the modifier in actions.
         raw: name of the key as logged.
         start: time of the press, epoch milliseconds.
-        events: line numbers of the modifier's own events before it modified a gesture.
+        events: line numbers of the modifier's own events until the first modified gesture.
         gestures: the gestures that it modified, in order.
     """
 
@@ -220,7 +220,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     return effects
 
 
-REPEAT_GAP_MS = 600  # longest time between two keydowns of auto-repeat after it has begun
+REPEAT_GAP_MS = 600  # longest time between two keydowns once auto-repeat has begun
 UNKNOWN_TYPING = "unknown_text"  # flag for an unknown key that may have typed something
 LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock when they tap it
 # Modifiers with which a key is a hotkey and types nothing.

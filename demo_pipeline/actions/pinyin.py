@@ -29,7 +29,7 @@ _WORDS = re.compile(r"[a-z]+(?:[ \d]+[a-z]+)*[ \d]*")
 
 
 def may_be_pinyin(text: str) -> bool:
-    """Returns whether a text consists of enough Pinyin syllables that chance is unlikely."""
+    """Returns whether a text consists of at least `FEWEST_SYLLABLES` Pinyin syllables."""
     if _WORDS.fullmatch(text) is None:
         return False
     syllables = 0

@@ -1,8 +1,9 @@
 """Repairs known faults of recorders in the inputs of a log.
 
 Each pass takes inputs in time order, returns the remaining inputs, and records its changes in
-`Repairs`. The passes drop events that several input hooks logged, drop presses of modifiers that
-never happened, separate two Shift keys with the same name, and fill in missing positions.
+`Repairs`. The passes drop the copies of events that several input hooks logged, and presses of
+modifiers that never happened. They also separate two Shift keys with the same name, and fill in
+missing positions.
 keyboard.py and grouping.py handle missing releases, because they know the effect of the press.
 
 Some recorders clamp every position to the main display. While the pointer is on another display,
@@ -23,12 +24,12 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Recorders with several input hooks log each event several times. This number of times is called
-# the factor. The factor is n if, in at least this share of the groups of equal events, the number
-# of events is a multiple of n.
+# Recorders with several input hooks log each event several times. The number of times is called the
+# factor. Equal events that follow each other closely form a group. The factor is n if the sizes of
+# at least 80 % of all groups are multiples of n.
 MIN_FACTOR_SHARE = 0.8
 MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
-# If the factor is above 1, copies may come up to this many times `window_ms` after the event.
+# If the factor is above 1, a copy comes at most three times `window_ms` after its event.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
@@ -208,14 +209,14 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag for an action after motion along the border of the logged area
-# Motion along the border must last this many milliseconds or cover this many units of the log.
-# Both limits were tested with simulated approaches of the pointer, 4,000 of each kind. If the
-# target was on the border, 0.03 % of the approaches moved that much along the border. If the target
-# was at least 20 pixels beyond the border, 99.98 % did. If the border of a single screen stopped
-# the pointer 5 pixels before its target, 18 % did.
+# Minimum duration (milliseconds) and distance (units of the log) of motion along the border. Motion
+# counts if it reaches either limit. The limits were tested with simulated approaches of the pointer
+# to a target, 4,000 of each kind. Motion counted in 0.03 % of the approaches if the target was on
+# the border, and in 99.98 % if the target was at least 20 pixels beyond the border. Motion counted
+# in 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
-_REST_MS = 100  # the pointer rested if more time passed between two positions
+_REST_MS = 100  # longest time between two logged positions of a pointer that did not rest
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
@@ -388,8 +389,8 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     return released
 
 
-# Platforms on which recorders log some releases of modifiers as presses. These recorders derive the
-# events of modifiers from flags.
+# Platforms on which recorders log some releases of modifiers as presses, because these recorders
+# derive the events of modifiers from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
 # Two presses of a key within this time come from auto-repeat. People press keys more slowly.
 _REPEAT_MS = 150
@@ -516,7 +517,9 @@ def _drag_end(
     pointer: Input | None,
     settings: ActionSettings,
 ) -> Input | None:
-    """Returns the input at whose position a button was released, or None if there is none.
+    """Returns the input from which a release without a position takes its position.
+
+    Returns None if no pointer event with a position precedes or follows the release.
 
     This function is for platforms whose recorders log no moves while a button is held. The press
     was a drag if the next position is beyond the click radius, and if the press was long or the

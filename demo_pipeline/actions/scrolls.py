@@ -32,8 +32,8 @@ UNITS_PER_NOTCH = 120  # delta of a whole notch, called WHEEL_DELTA on Windows
 # the finer steps of some wheels. All values divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
-# If deltas count notches, the sum of the deltas of a scroll rarely exceeds this. If they count
-# 120ths of a notch, the sum of the deltas of a touchpad scroll usually does.
+# If a scroll has a larger sum of deltas, the deltas count 120ths of a notch. Few scrolls have more
+# than 30 notches. Most touchpad scrolls have a larger sum in 120ths of a notch.
 MANY_NOTCHES = 30
 # If a recording has fewer scrolls than this, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
@@ -42,9 +42,11 @@ _DECIMALS = 6  # notches are rounded to this many decimals, because sums of frac
 # Minimum share of scrolls that must agree on the sign of the wheel. Also the minimum share of the
 # frames with motion that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
-# Minimum number of scrolls that can overrule the rule. A single scroll may be a mistake.
+# Minimum number of scrolls whose direction the video must show to overrule the rule. In the
+# video, a single scroll may seem to go the wrong way.
 MIN_VOTES_AGAINST_RULE = 2
-# Minimum number of frames that must show a horizontal scroll. A single frame may be a mistake.
+# Minimum number of frames that must show the motion of a horizontal scroll. A single frame
+# may seem to move the wrong way.
 MIN_SIDEWAYS_FRAMES = 2
 OVERRIDE = "override"  # value of `wheel_method`: a setting decided the sign
 EVIDENCE = "evidence"  # value of `wheel_method`: the video decided
@@ -81,10 +83,10 @@ class _WheelRule:
         return min(floor(round(abs(delta_sum) / self.per_notch, _DECIMALS) + 0.5), MAX_NOTCHES)
 
     def remainder(self, delta_sum: float) -> float:
-        """Returns the difference between the exact number of notches and the result of `notches`.
+        """Returns the exact number of notches minus the whole number that `notches` returns.
 
-        The number of notches has the sign of the delta here. The difference is at most half a
-        notch, or more if the scroll has more than `MAX_NOTCHES`.
+        Both numbers get the sign of `delta_sum` first. The difference is at most half a notch,
+        unless the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
@@ -258,12 +260,12 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# Limits for the number of video pixels by which the content moves for each unit of the delta. At
-# least `_LEAST_OF_A_NOTCH` pixels show that the unit is a notch: a notch moves the content by three
-# lines, which are 48 to 120 pixels, but the frames may show only a part of the motion. At most
-# `_MOST_OF_A_PART` pixels show that the unit is a 120th of a notch, which moves the content by at
-# most a pixel.
+# Minimum number of video pixels by which the content moves for a delta of 1 if the unit is a notch.
+# A notch moves the content by three lines, which are 48 to 120 pixels, but the frames may show only
+# a part of the motion.
 _LEAST_OF_A_NOTCH = 6.0
+# Maximum number of video pixels by which the content moves for a delta of 1 if the unit is a 120th
+# of a notch. A 120th of a notch moves the content by at most one pixel.
 _MOST_OF_A_PART = 3.0
 
 
@@ -365,8 +367,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The direction is unknown if the video contradicts the rule, but shows the motion of a single
-    scroll only.
+    The direction is unknown if the video contradicts the rule, but shows the direction of only one
+    scroll of the recording.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE

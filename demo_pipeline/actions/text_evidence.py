@@ -34,10 +34,11 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 
 # Number of scans after the typing that are searched for the text. Recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-# Minimum length of a typed text that may be only a part of the text that a field gained. A shorter
-# text must be equal to the gained text.
+# Minimum number of characters of a typed text that may be only a part of the text that a field
+# gained. A shorter typed text must be equal to the gained text.
 SHORTEST_SOUGHT = 3
-# Maximum number of characters that a field gains for each typing event. Input methods write fewer.
+# Maximum number of characters that an input method can write for each typing event. Input methods
+# write fewer.
 MOST_GAINED = 4
 # Reason in ledger.parquet for an Enter that only ended the composition of an input method.
 COMPOSITION = "composition"
@@ -323,7 +324,10 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """Returns the actions as if all stretches had this layout and lock state. Cached."""
+        """Returns the actions as if all stretches had this layout and these lock states.
+
+        The result is cached.
+        """
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))

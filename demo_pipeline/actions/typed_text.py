@@ -85,7 +85,7 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []  # indexes of the gestures before which there was a break
-        # The breaks in `_rests` whose text before the break is longer than a command.
+        # The breaks in `_rests` that follow a text longer than a command.
         self._long_rests: set[int] = set()
 
     @property
@@ -108,7 +108,7 @@ class TypedText:
             self._erase()
             return
         if self._typed and self._typed[-1].dead:
-            self._erase()  # because the character of this key already includes the accent
+            self._erase()  # the character of this key already includes the accent
         if gesture.char:
             self._typed += [_Typed(text, position) for text in _erasable(gesture.char)]
         else:

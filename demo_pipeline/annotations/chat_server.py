@@ -220,5 +220,5 @@ def _parsed(status: int, text: bytes) -> tuple[Any, str]:
     if status != 200:
         return None, f"status {status}"
     if not isinstance(body, dict) or not body.get("choices"):
-        return None, "not a chat"  # some overloaded servers answer like this, with status 200
+        return None, "not a chat"  # some overloaded servers send other JSON with status 200
     return body, ""

@@ -23,12 +23,13 @@ from demo_pipeline.trajectories.overlay import Picture, draw_action
 
 _IMAGE_SIZE = (1280, 720)  # size of screenshots in a request, reduced from 1920 x 1080 pixels
 _CUT_OUT_SIZE = (640, 360)  # minimum size of the region around an action, before magnification
-_MAGNIFIED_SIZE = (1280, 720)  # size of this region after magnification
+_MAGNIFIED_SIZE = (1280, 720)  # size of the region around an action, after magnification
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step
 _ANSWER_TOKENS = 4096  # maximum number of tokens of an answer
-_CHARACTERS_PER_TOKEN = 4  # for Qwen's tokenizer; for other tokenizers up to 50 % more or less
-_PIXELS_PER_TOKEN = 28 * 28  # for Qwen's vision models
+# Average of Qwen's tokenizer. The averages of other tokenizers differ by up to 50 %.
+_CHARACTERS_PER_TOKEN = 4
+_PIXELS_PER_TOKEN = 28 * 28  # number of pixels of an image per token of Qwen's vision models
 
 
 @dataclass(frozen=True)

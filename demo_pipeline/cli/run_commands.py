@@ -174,9 +174,9 @@ class _Run:
     def run(self, *, strict: bool) -> None:
         """Builds everything that is not up to date, and prints the results.
 
-        Ends the command with exit code 1 if something failed. If `strict` is set, quarantined
-        demonstrations, ignored uploads, and datasets that lack a damaged demonstration count as
-        failures.
+        Ends the command with exit code 1 if something failed. If `strict` is set, these also count
+        as failures: quarantined demonstrations, ignored uploads, and demonstrations that a dataset
+        leaves out because they are damaged.
         """
         from demo_pipeline.cli.tables import report_run
 

@@ -45,7 +45,8 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-# Maximum number of values of each table in the overview. They fill two lines of 80 columns.
+# Maximum number of values that the overview prints for each table. Twelve values fill two lines of
+# 80 columns.
 _OVERVIEW_ROWS = 12
 _OVERVIEW_WIDTH = 100  # maximum width of the overview in characters, on a terminal or in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
@@ -224,9 +225,9 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence that explains the outcome by members that are missing in meta.json.
+    """Returns a sentence that says which missing members of meta.json decided the outcome.
 
-    Returns an empty string if no such member is missing, or if the demonstration is a success.
+    Returns an empty string if none of these members is missing, or if the task was done.
     """
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""

@@ -213,7 +213,7 @@ async def _serve(handle: int, guard: UiGuard) -> None:
 
 def guard_until_the_end() -> None:
     """Runs the guard until its standard input is closed; see `start_guard`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Dagster; then stdin closes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # when Ctrl-C ends Dagster, stdin is closed
     handle, _, port = os.environ[_PORT].partition(":")
     address, _, upstream = os.environ[_UPSTREAM].partition(":")
     guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])

@@ -56,7 +56,7 @@ TRAJECTORY_FILE = "trajectory.jsonl"
 CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations
 # Reasons for leaving out a trajectory or a step.
-NOT_APPROVED = "not_approved"  # the settings require an approval, but no reviewer approved it
+NOT_APPROVED = "not_approved"  # the settings require a reviewer's approval, which is missing
 UNKNOWN_OUTCOME = "unknown_outcome"  # no success was recorded, and meta.json has no status
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)

@@ -280,10 +280,10 @@ def plan_export(
 ) -> ExportPlan:
     """Returns the trajectories of an export and their splits, which agree with all other exports.
 
-    Trajectories with too many hidden actions are left out as `incomplete`. For an export of steps,
-    these are the trajectories in which the share of hidden actions before a step exceeds
-    `max_hidden_share` for every step. An export of whole trajectories keeps a trajectory only if at
-    least `min_steps` steps follow each other without a hidden action in between.
+    Trajectories with too many hidden actions are left out as `incomplete`. An export of steps
+    leaves out a trajectory if the share of hidden actions before each step, and before the end,
+    exceeds `max_hidden_share`. An export of whole trajectories keeps a trajectory only if at least
+    `min_steps` steps follow each other without a hidden action in between.
 
     Args:
         trajectories: committed and valid trajectories, in any order.

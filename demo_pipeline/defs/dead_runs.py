@@ -19,12 +19,12 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
-# A launched run counts as dead if its file is not locked within this time. Measured time from the
-# launch to the lock: 4 s, and 20 s on a busy machine.
+# Maximum time from the launch of a run to the lock of its file. A run that takes longer counts as
+# dead. The measured time was 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
-# A run that changed within this time is not examined, because its process can outlive the server
-# that launched it, and lock the file a little later. Closing such a run too early does no harm,
-# because Dagster does not execute a run that has ended.
+# Minimum age of the last change of a run before the run may count as dead. The process of a run can
+# outlive the server that launched it, and lock the run's file a little later. If such a run is
+# closed too early, no harm is done, because Dagster does not execute a run that has ended.
 _ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run
 

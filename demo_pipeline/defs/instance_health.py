@@ -18,12 +18,11 @@ from demo_pipeline.runs.health import Finding, HealthLevel, combined, healthy
 from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.settings import Settings
 
-# A run hangs if it wrote no event for longer than this, because no stage takes so long.
+# Time without an event after which a run counts as hanging. No stage takes two hours.
 STALE_RUN_SECONDS = 7200.0
-# The daemon counts as dead if its last heartbeat is older than this. It sends a heartbeat every 30
-# seconds.
+# Maximum age of the last heartbeat of a living daemon. The daemon sends one every 30 seconds.
 DAEMON_SECONDS = 300.0
-LATE_TICKS = 10  # a sensor is late if it was not evaluated for more than this many intervals
+LATE_TICKS = 10  # number of intervals without an evaluation after which a sensor is late
 _SENSOR_DAEMON = "SENSOR"
 _SENSORS = ("new_uploads", "rebuild_datasets", "tasks_changed")
 _QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)

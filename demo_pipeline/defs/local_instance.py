@@ -80,7 +80,7 @@ def make_databases(home: Path) -> None:
     handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     draft = home / _DRAFT
     try:
-        # Another command waits here, and then finds the databases complete.
+        # If another command is creating the databases, wait until they are complete.
         fcntl.flock(handle, fcntl.LOCK_EX)
         unfinished = [name for name in _DATABASES if _is_unfinished(home / name)]
         if not unfinished:

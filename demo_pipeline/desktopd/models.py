@@ -109,7 +109,7 @@ def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
 def shares_of(x: float, y: float, size: Pixel) -> tuple[float, float]:
     """Converts pixel coordinates in a screenshot to relative coordinates, 0 to 1.
 
-    A pixel outside the screenshot is moved to its nearest edge first.
+    A pixel outside the screenshot is first moved to the nearest edge of the screenshot.
     """
     return _share(x, size[0]), _share(y, size[1])
 

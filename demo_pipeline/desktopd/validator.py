@@ -178,7 +178,7 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
         is too deep for the decoder; `check_tree` then has to read the file.
     """
     try:
-        data.decode()  # because msgspec does not check the text of unknown keys
+        data.decode()  # msgspec does not check the encoding of unknown keys
         document = _DECODER.decode(data)
         datetime.fromisoformat(document.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):

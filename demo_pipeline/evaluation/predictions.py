@@ -18,10 +18,10 @@ from demo_pipeline.exports.tool_calls import is_int
 from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
-LONGEST_ANSWER = 200_000  # characters; longer answers count as unusable. Real answers are shorter
-# Bytes; longer lines count as unusable. Lines of batch results also contain ids and counts.
+LONGEST_ANSWER = 200_000  # maximum number of characters of an answer; real answers are shorter
+# Maximum number of bytes of a line. Lines of batch results also contain ids and counts.
 _LONGEST_LINE = 4 * 2**20
-_MOST_STEPS = 1_000_000  # step indexes are below this
+_MOST_STEPS = 1_000_000  # maximum number of steps of a trajectory
 MISSING = "missing"
 UNKNOWN_STEP = "unknown step"
 FAILED = "the request failed"

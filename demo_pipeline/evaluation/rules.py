@@ -403,8 +403,8 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     """Returns 1 if the answer is a single action that is correct in every respect, else 0.
 
     - The type, the button, the number of clicks and the held modifiers are equal.
-    - The position is in the target's box; if the target is unknown, it differs from the true one by
-      at most 1 % of the screen's width and height.
+    - The position is in the target's box. If the target is unknown, the position differs from the
+      true position by at most 1 % of the screen's width and height.
     - Both ends of a drag differ by at most 1 % of the screen's width and height.
     - Texts are equal after `normalised_text`; keys are equal in order and number of presses.
     - The direction of a scroll is equal and its amount differs by at most one notch.

@@ -416,7 +416,7 @@ BASELINES: Mapping[str, Baseline] = {
 }
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
-_OTHER = "other"  # kind of answered actions that OSWorld-Desktopd lacks, such as a pointer move
+_OTHER = "other"  # kind of an action that OSWorld-Desktopd lacks, such as a pointer move
 _MOST_FAILURES = 24  # maximum number of wrong answers on the contact sheet
 _MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers per kind of the person's action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)

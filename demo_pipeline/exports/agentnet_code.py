@@ -53,8 +53,8 @@ class _Function(NamedTuple):
         does: a value of `ActionCall.does`, or `end` for the function that ends the task.
         arguments: names of the function's arguments, in order. If `x` and `y` are among them, all
             other arguments must be given by name.
-        tolerated: names of the arguments in tolerant reading; if it is empty, these are
-            `arguments`.
+        tolerated: names of the arguments that tolerant reading accepts. If `tolerated` is empty,
+            tolerant reading accepts only the names in `arguments`.
         clicked: button and number of clicks.
         strict: whether AgentNet's own data contains the function. Functions that AgentNet's data
             lacks are accepted only in tolerant reading.

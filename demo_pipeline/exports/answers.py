@@ -438,8 +438,8 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
     return 1
 
 
-# Maximum number of calls in an answer. A key that is held for 3 s gives 86 calls (measured), and
-# trainers cut off answers of such a length.
+# Maximum number of calls in an answer, because trainers cut off long answers. A key that is held
+# for 3 s would give 86 calls (measured).
 MOST_CALLS = 8
 # Maximum number of presses in a step of a whole trajectory. 50 presses take a quarter as many
 # tokens as a screenshot.

@@ -134,7 +134,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 Counts = Mapping[str, Mapping[str, int]]
 """Kind of left-out things (trajectories, samples, …) → reason → number."""
-_MOST_ROWS = 20  # maximum number of rows of a table in a card; one more row adds up the rest
+_MOST_ROWS = 20  # maximum number of rows of a table in a card; a further row sums up all others
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 

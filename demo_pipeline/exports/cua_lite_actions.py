@@ -70,9 +70,9 @@ _NAMES = {  # `ActionCall.does` → name of CUA-Lite's action
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     """Converts an action to the argument `actions` of the tool `computer`.
 
-    Keys with their default value are left out, as in CUA-Lite's own rows. Modifiers become
-    `key_down` before the action and `key_up` after it. A key that is pressed n times becomes n
-    actions. For the arguments see `answers.ActionEncoder`.
+    Arguments with their default value are left out, as in CUA-Lite's own rows. Modifiers become
+    `key_down` before the action and `key_up` after the action. A key that is pressed n times
+    becomes n actions. For the arguments of this function see `answers.ActionEncoder`.
     """
     call = call_of(action, size)
     if call.times > MOST_PRESSES:

@@ -1,6 +1,6 @@
 """Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
-CUDAG does not require all these files. This pipeline adds the tool and the system prompt as files,
+CUDAG does not require all these files. This pipeline adds the tool definition, the system prompt,
 LLaMA-Factory's `dataset_info.json`, the split report, and the records in other layouts. Images are
 links, copies, JPEGs or annotated screenshots. records.py makes the records.
 """
@@ -602,7 +602,7 @@ class CudagForm(Form):
 
 
 def _subfolder(inputs: DatasetInputs) -> str:
-    """Returns the name of the directory for the inputs of the stage."""
+    """Returns the name of the directory of the dataset that is built from the inputs."""
     return dataset_directory_name(inputs.committed.trajectories, inputs.settings.datasets)
 
 
@@ -631,8 +631,8 @@ FORM = CudagForm(
             config="default",
         ),
         File("test", "test/test.json", only=_TESTED),
-        # The same tests as JSON Lines: `load_dataset` reads all configurations of a card with the
-        # same reader, and the configuration `default` is JSON Lines.
+        # The tests of the file above as JSON Lines. `load_dataset` reads all configurations of a
+        # card with the same reader, and the configuration `default` is in JSON Lines.
         File("test_row", "test/test.jsonl", only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),

@@ -125,7 +125,7 @@ def _run_index(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> None:
-    """Copies a trajectory as links, with a reviewer's verdict on success in result.json."""
+    """Hard-links the files of a trajectory, and writes a reviewer's verdict to its result.json."""
     for path in source.path.rglob("*"):
         copy = out / path.relative_to(source.path)
         if path.is_file() and copy != out / _RESULT:
@@ -140,7 +140,7 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Compares the index with its inputs, and checks that its links lead to the right versions.
 
     A link may lead to any folder of the right version, because all folders of a version have the
-    same files. Trajectories with a reviewer's verdict on success are copies, not links.
+    same files. A trajectory with a reviewer's verdict on success is a folder instead of a link.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

@@ -174,9 +174,9 @@ class Table:
         schema: the columns.
         rows: maximum number of rows of a row group, which is collected in memory.
         characters: number of characters of text after which a row group ends; None means no limit.
-        annotated: the columns that replace `schema` if a trajectory of the dataset has an
-            annotation in `notes`; None if annotations add no columns.
-        notes: kinds of annotations, and names of alternative wordings of the instruction.
+        annotated: the columns that replace `schema` if any trajectory of the dataset has an
+            annotation of a kind in `notes`. None if annotations add no columns.
+        notes: the kinds of annotations that need further columns, such as `thought`.
     """
 
     schema: pa.Schema

@@ -39,7 +39,8 @@ _CONTAINERS = frozenset(
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
 _FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list front windows first
-# An element counts as covered if another overlaps this share of its box. Neighbours overlap less.
+# An element counts as covered if another covers at least a quarter of its box. Neighbours overlap
+# less.
 _COVERED_SHARE = 0.25
 _ROUNDING_PX = 1  # pixels by which a child may extend beyond its parent
 
@@ -298,7 +299,8 @@ _CONTROLS = frozenset(
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # nodes with these roles may look like any control
-_LARGEST_SHARE = 0.1  # share of the screen's area; larger elements are regions, not targets
+# Maximum area of a selected element, as a share of the screen's area. Larger elements are regions.
+_LARGEST_SHARE = 0.1
 
 
 NamedElement = tuple[_ScreenNode, str]

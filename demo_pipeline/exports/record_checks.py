@@ -34,7 +34,8 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-# Number of cached documents, and of cached hashes. Consecutive records name the same files.
+# Maximum number of cached documents and of cached hashes. Both are cached because consecutive
+# records name the same files.
 _RECENT = 4096
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 

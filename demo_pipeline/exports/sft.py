@@ -1,7 +1,7 @@
 """Exports the SFT samples of OSWorld-Desktopd, one per step, and validates files of such samples.
 
 Samples are small, because they contain paths of screenshots and UI trees instead of their contents.
-The validator compares samples with the trajectories if the dataset's folder contains these.
+The validator compares samples with the trajectories in the dataset's folder, if there are any.
 """
 
 import base64

@@ -27,8 +27,8 @@ JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 MAX_LOCATED_DEPTH = 8  # levels of JSON; `places_in` does not locate deeper values
 _ITEMS_AT_ONCE = 256  # items of a very long list or object that are encoded together
-# Raised recursion limit. A level of JSON takes two calls of about 1 kB each. No real UI tree is
-# nested so deeply.
+# Recursion limit for deep documents. A level of JSON takes two calls of about 1 kB each. No real UI
+# tree reaches the limit.
 _MOST_CALLS = 200_000
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([{}\[\],:])|("[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*")|([-+.\w]+))'
@@ -64,8 +64,8 @@ class JsonFileError(ValueError):
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
     """Raises the recursion limit of Python in the block.
 
-    The default of `limit` is safe only for recursion in plain Python. As many calls through C code,
-    such as that of `json`, would overflow the C stack.
+    The default of `limit` is safe only for recursion in plain Python. Calls through C code, such as
+    that of `json`, would overflow the C stack at this depth.
     """
     with _recursion_lock:
         usual_limit = sys.getrecursionlimit()

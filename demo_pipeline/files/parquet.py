@@ -31,9 +31,9 @@ class Domain:
         values: the allowed texts; if empty, any text is allowed.
         low, high: the smallest and the largest allowed number; None if there is no limit.
         pattern: a regular expression that must match each text from start to end.
-        given: name of another column, which selects rows. Selected rows must have a value in this
-            column; in all other rows, the value must be null or an empty list. If the name is
-            empty, there is no such rule.
+        given: name of another column, which selects rows. The column with this domain must have a
+            value in each selected row; in all other rows, it must be null or an empty list. If
+            `given` is empty, there is no such rule.
         when: the values of `given` that select a row; if empty, any value except null does.
         only: whether selected rows may also be null or an empty list.
     """
@@ -47,7 +47,7 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """Returns a copy with the rule that selected rows, and no others, have a value.
+        """Returns a copy that requires a value in selected rows, and none in all other rows.
 
         Args:
             column: the column that selects rows; see `given`.
@@ -57,7 +57,7 @@ class Domain:
         return replace(self, given=column, when=when)
 
     def only_where(self, column: str, *when: str) -> Self:
-        """Returns a copy with the rule that only selected rows may have a value.
+        """Returns a copy that allows a value only in selected rows.
 
         Args:
             column, when: see `where`.

@@ -22,7 +22,7 @@ def save_memory() -> None:
 def spare_existing_objects() -> None:
     """Excludes existing objects from garbage collection.
 
-    A collection that visits the objects of Dagster's modules takes 0.8 CPU s.
+    A collection that visits the objects of Dagster's modules takes 0.8 s of CPU time.
     """
     # DuckDB reports objects that are excluded from garbage collection as leaks at exit.
     if "duckdb" not in sys.modules:

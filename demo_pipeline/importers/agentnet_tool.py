@@ -68,11 +68,11 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 class _RecordingClock:
-    """Converts the source's monotonic seconds to epoch milliseconds without the pauses.
+    """Converts the source's monotonic seconds to epoch milliseconds, and leaves out pauses.
 
-    The video does not contain the pauses. AgentNet's own tools take `video_start_timestamp` as the
-    start of the video. If this value is missing, the video starts when OBS reported its start. If
-    that time is missing too, the video starts at the first event.
+    The video does not contain the pauses either. AgentNet's own tools take `video_start_timestamp`
+    as the start of the video. If this value is missing, the video starts when OBS reported its
+    start. If that time is missing too, the video starts at the first event.
 
     Attributes:
         began: start of the recording.

@@ -151,7 +151,7 @@ def import_recording(
 
 
 def read_failure(error: OSError, source: SourceFiles) -> str:
-    """Returns a sentence about an error of a file of `source`; re-raises other errors."""
+    """Returns a sentence about an error if a file of the recording caused it, else re-raises it."""
     if error.filename is None or Path(str(error.filename)) not in source.files:
         raise error
     return f"{error.filename}: {system_trouble(error) or 'it cannot be read'}"

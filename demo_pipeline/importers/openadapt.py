@@ -148,8 +148,9 @@ def _words(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-# Key names of the recorder that pynput lacks = names in input_log.jsonl. On macOS the recorder has
-# its own table of names; on Linux it logs names of X11's keysyms. Versions up to 1.0.1 used pynput.
+# Pairs of a key name that the recorder logs and pynput lacks, and its name in input_log.jsonl. On
+# macOS the recorder has its own table of names. On Linux it logs names of X11's keysyms. Versions
+# up to 1.0.1 used pynput.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
@@ -167,7 +168,7 @@ _X11_NAMES = _words("""
 """)
 # On Linux the recorder logs the keys KP_Enter and KP_Tab as characters instead of names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
-_DEAD_NAME = "dead_"  # the names of X11's dead keys begin with this
+_DEAD_NAME = "dead_"  # prefix of the names of X11's dead keys
 # On macOS, keys that type a character have at most this key code, except for the keypad.
 _LAST_MAC_CHARACTER = 50
 _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character

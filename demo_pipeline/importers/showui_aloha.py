@@ -171,7 +171,7 @@ class _EventReader:
     """Converts the events, in order, to lines of input_log.jsonl.
 
     The source's log may contain a press twice, as a click and as the start of a drag. The second
-    one is dropped.
+    press is dropped.
     """
 
     def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:

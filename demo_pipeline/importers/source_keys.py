@@ -113,7 +113,7 @@ def virtual_key(code: int) -> str:
 
 
 def pynput_name(name: str) -> str:
-    """Translates a key name of another program to pynput's name, and others to lower case."""
+    """Returns pynput's name for a key name of another program; unknown names become lower case."""
     lower = name.lower()
     return _PYNPUT_NAMES.get(lower, lower)
 

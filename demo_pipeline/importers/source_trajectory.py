@@ -221,7 +221,7 @@ def type_text(text: str) -> SourceAct:
 
 
 def press_keys(keys: Sequence[str], presses: int = 1) -> SourceAct:
-    """Returns a hotkey: keys that are pressed together, as often as `presses` says."""
+    """Returns a hotkey: keys that are pressed together, `presses` times."""
     values: dict[str, Any] = {"keys": list(keys)}
     if presses > 1:
         values["presses"] = presses

@@ -31,15 +31,15 @@ OUTCOMES = {
 """Maps an outcome that a person states to `status` and `reason` in meta.json."""
 
 PLATFORMS = ("windows", "macos", "linux")
-# Version of the written files. Raise it when the importer writes other files for the same source.
+# Version of the written files. Increase it when the same source yields different files.
 _FORM = 2
 # Names of folders may contain the uploader's e-mail address, which must not become part of the id.
 _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
 _MOST_NAME = 60  # maximum number of characters that an id takes from the recording's name
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# The import reports a log that ends more than this time after the video. If one recorder writes
-# both, they start at most 2.5 s apart and end at most 2.5 s apart.
+# The import reports a log that ends more than 5 s after the video. If one recorder writes both,
+# they start at most 2.5 s apart and end at most 2.5 s apart, which adds up to 5 s.
 _UNFILMED_MS = 5000
 
 

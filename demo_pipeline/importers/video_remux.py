@@ -30,10 +30,11 @@ _OPTIONS = {
     "enable_drefs": "0",
 }
 # Types of units in HEVC (H.265, table 7-1).
-_FIRST_OTHER_UNIT = 32  # units with this type or a higher one are not slices
+_FIRST_OTHER_UNIT = 32  # units of type 32 and above are not slices
 _KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
-_ROUNDING_S = 0.0015  # seconds; times this close are the same, because Matroska rounds them to ms
+# Maximum difference between two equal times, seconds. Matroska rounds times to milliseconds.
+_ROUNDING_S = 0.0015
 
 
 class VideoFacts(NamedTuple):

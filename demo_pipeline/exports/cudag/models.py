@@ -60,8 +60,8 @@ def to_ru(x: float, y: float, size: Pair) -> Pair:
 def cudag_id(name: str) -> str:
     """Returns a name as a CUDAG id, which may contain only letters, digits, `_` and `-`.
 
-    Other characters become `_`. If the name contains other characters, `_` and 6 hexadecimal digits
-    of the name's SHA-256 are appended, so that different names have different ids.
+    Each other character becomes `_`. A name that was changed gets the suffix `_` and 6 hexadecimal
+    digits of the original name's SHA-256, so that different names have different ids.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if safe == name:

@@ -1,9 +1,9 @@
 """Rules for a single CUDAG record.
 
-The models `CudagRecord` and `CudagTest` declare what the CUDAG document requires of the records of
-all datasets. Further rules compare coordinates with metadata. One of these rules is the invariant
-in the section "Coordinate System" of the document: RU(real_coords, image_size) = coordinate. RU
-(resolution units) are coordinates from 0 to 1000. Each rule has a `Scope`, which says which
+The models `CudagRecord` and `CudagTest` declare what the CUDAG specification requires of the
+records of all datasets. Further rules compare coordinates with metadata. One of these rules is the
+invariant in the specification's section "Coordinate System":
+RU(real_coords, image_size) = coordinate. RU (resolution units) are coordinates from 0 to 1000. Each rule has a `Scope`, which says which
 datasets must follow the rule. validator.py has the rules that compare records with each other, and
 the rules for files.
 """
@@ -46,7 +46,7 @@ class Scope(Enum):
     """Which datasets must follow a rule, and how severe it is to break the rule.
 
     Attributes:
-        FORMAT: a rule of the CUDAG document: an error in all datasets.
+        FORMAT: a rule of the CUDAG specification: an error in all datasets.
         SHARED: a rule of this pipeline: an error in its own datasets, a warning in others.
         OURS: a rule of this pipeline: an error in its own datasets, not checked in others.
         NOTE: a warning in all datasets.
@@ -115,12 +115,12 @@ def printable(text: str) -> str:
 HUMAN_START = f"{IMAGE_TOKEN}\n"  # the start of each human turn
 _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-# Keys of metadata that must be [0, 0] if the calls have 0, 1 or 2 coordinates.
+# Number of coordinates in the calls (0, 1 or 2) → the metadata keys that must be [0, 0].
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
 
 
 class _DocumentedError(ValueError):
-    """A field is invalid; the message comes from the CUDAG document and names the field."""
+    """Raised with a message from the CUDAG specification that names the invalid field."""
 
 
 def _image_path(path: str) -> str:
@@ -181,8 +181,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    The CUDAG document does not define the keys that may be None. Rules use such a key only if its
-    value has the type that this pipeline writes.
+    The CUDAG specification does not define the keys that may be None. Rules use such a key only if
+    its value has the type that this pipeline writes.
     """
 
     task_type: Text
@@ -199,7 +199,8 @@ class _TrainingMetadata(_Metadata):
 
 
 class _TestMetadata(_Metadata):
-    real_coords: _Pair = Field(default_factory=list)  # the document does not require it in tests
+    # The CUDAG specification does not require `real_coords` in tests.
+    real_coords: _Pair = Field(default_factory=list)
     tolerance: _PairOrNone = None
     start_coords: _PairOrNone = None
 
@@ -209,7 +210,7 @@ class CudagRecord(Document):
 
     id: Text
     image: _ImagePath
-    conversations: tuple[_HumanTurn, _GptTurn] = Field(strict=False)  # accepts a list
+    conversations: tuple[_HumanTurn, _GptTurn] = Field(strict=False)  # a JSON list
     metadata: _TrainingMetadata
 
 
@@ -418,7 +419,7 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
     """Yields a fault for each rule of this pipeline that an image path breaks.
 
-    The CUDAG document does not have these rules.
+    The CUDAG specification does not have these rules.
     """
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")

@@ -79,7 +79,7 @@ DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
 
 
 def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """Returns the unit of `pixels` in scroll calls that the settings define."""
+    """Returns the unit that the settings define for the argument `pixels` of scroll calls."""
     return WheelUnits(units_per_notch(settings))
 
 

@@ -3,8 +3,8 @@
 This module checks directories and files, ids, images and trajectories across all records, and the
 further files that only datasets of this pipeline have. record_rules.py checks single records.
 
-Problems name their locations as in the CUDAG document: `train.jsonl:42` is line 42 of the file,
-`test.json:5` is the fifth entry of the array in `test/test.json`, and `test/` and `./` are
+Problems name their locations as in the CUDAG specification: `train.jsonl:42` is line 42 of the
+file, `test.json:5` is the fifth entry of the array in `test/test.json`, and `test/` and `./` are
 directories.
 """
 
@@ -65,7 +65,8 @@ def validate_cudag(path: Path) -> list[Problem]:
     """Returns the problems of a dataset, in the order of its files.
 
     A dataset of this pipeline (see `generator` in config.json) must follow all rules. Datasets of
-    other generators must follow the CUDAG document; `Scope` says how further rules apply to them.
+    other generators must follow the CUDAG specification; `Scope` says how further rules apply to
+    them.
     """
     if not _is_kind(path, "directory"):
         remedy = "give the directory of a dataset"

@@ -32,8 +32,8 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.meta import Meta
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
-# Minimum size of the pointer's visible part, video pixels. Moves of a smaller part may change no
-# cell (8 x 8 pixels).
+# Minimum size of the pointer's visible part, video pixels. A smaller part may move without changing
+# a cell (8 x 8 pixels).
 LEAST_SHOWN_PX = 8.0
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
@@ -213,11 +213,10 @@ def fit_canvas(
 
 
 COMMON_SCALES = (1.0, 2.0, 1.5, 1.25, 1.75)  # scale factors of common displays
-# Maximum relative difference between two ratios: width of the video to width of the monitor, and
-# height of the video to height of the monitor.
+# Video and monitor count as having the same aspect ratio if the ratio of their widths differs from
+# the ratio of their heights by at most 2 %.
 SAME_SHAPE = 0.02
-# An event scale fits if it puts at least this share of the pointer's logged positions inside the
-# video.
+# An event scale fits if it puts at least 90 % of the pointer's logged positions inside the video.
 FITTING_SHARE = 0.9
 
 

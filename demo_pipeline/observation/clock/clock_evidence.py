@@ -27,30 +27,30 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
 _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidence
-# Minimum number of moves if repeated frames are left out. With a lower limit, a video fitted the
-# log of another video in 18 of 1,235 cases; all 18 had fewer than 16 moves.
+# Minimum number of moves if repeated frames are left out. In 18 of 1,235 cases, a video fitted the
+# log of another video. All 18 had fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
 # smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
-# In a video with large redraws, 24 moves fitted a wrong clock with a scale of 1.75 and a lag of
-# 2.4 s. The right clock has a scale of 1.0 and a lag of 0.03 s.
+# Large redraws confirm moves by chance: in one video, 24 moves fitted a scale of 1.75 and a lag of
+# 2.4 s instead of the right values, 1.0 and 0.03 s.
 _MIN_SURPRISE = 16.0
-# A redraw counts as at most this share of the cells, even if it changed more of them. Without this
-# limit, one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
+# A redraw counts as at most 98 % of the cells, even if it changed more of them. Without this limit,
+# one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
 _REDRAWN = 0.98
 # The score of a lag is the share of the moves that the video confirms at this lag.
 _MIN_SCORE = 0.3  # the best lag needs at least this score
-_MIN_CONTRAST = 2.0  # the best score must be this many times the score of every rival
+_MIN_CONTRAST = 2.0  # the best score must be at least twice the score of every rival
 _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samples
-# A lag is a rival if it is further from the best lag than the larger of these two.
+# A lag is a rival if it is further from the best lag than both of these distances.
 _RIVAL_S = 0.3  # seconds
 _RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
 _NEAR_FRAMES = 2  # frame intervals; lags further from the best lag are not part of its plateau
-# Shares of the best score.
-_PLATEAU = 0.85  # the uncertainty is half the range of the lags that reach this share
-_SUMMIT = 0.95  # the result is the mean of the lags that reach this share
-_CLEARLY = 1.2  # a less likely scale wins only with this many times the score of the likelier ones
+_PLATEAU = 0.85  # the uncertainty is half the range of the lags with 85 % of the best score or more
+_SUMMIT = 0.95  # the result is the mean of the lags with 95 % of the best score or more
+# A less likely scale wins only if its score is more than 1.2 times that of the likelier scales.
+_CLEARLY = 1.2
 
 Indexes = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -311,21 +311,22 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
 
 
 MIN_KEYS = 12  # minimum number of keys that counts as evidence
-_BAND = 3  # rows of cells in a band of the screen; a line of text has about as many
-_RESTLESS = 0.3  # share of the time; a band that changes more often is not changed by typing
+_BAND = 3  # rows of cells in a band of the screen, about the height of a line of text
+# Bands that change in more than 30 % of the time are ignored: typing does not cause these changes.
+_RESTLESS = 0.3
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
 # seconds and on windows of 10 seconds. With the keys of the same video a lag was found in 10 of 11,
 # 37 of 45 and 55 of 89 cases, and each was right. With other or reversed keys a lag was found in
 # 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
-_MIN_NATS = 14.0
-# Minimum multiple of the ratio of every rival. Bursts of typing resemble each other, so a lag that
-# moves one burst onto another also has a large ratio.
+_MIN_NATS = 14.0  # the minimum in nats
+# The best lag needs at least 2.5 times the ratio of every rival. Bursts of typing resemble each
+# other, so a lag that moves one burst onto another also has a large ratio.
 _CONTRAST = 2.5
-# Minimum multiple of the median ratio of the lags beside the best lag. A burst of typing also fits
-# roughly at these lags.
+# The best lag needs at least twice the median ratio of the lags beside it. A burst of typing also
+# fits roughly at these lags.
 _SHARP = 2.0
-_KEY_RIVAL_S = 0.35  # seconds; a lag further than this from the best one is a rival
+_KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
 _MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a change
 # Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
@@ -529,10 +530,10 @@ _QUIET_S = 0.5  # seconds before a reaction during which nothing changes around 
 _MIN_PRESSES = 6  # minimum number of presses that counts as evidence
 # The score of a lag is the share of the presses that are followed by a reaction at this lag.
 _MIN_CLICK_SCORE = 0.6  # the best lag needs at least this score
-_MIN_CLICK_CONTRAST = 1.5  # the best score must be this many times the score of every rival
-_ELSEWHERE_S = 0.5  # seconds; a lag further than this from the best one is a rival
+_MIN_CLICK_CONTRAST = 1.5  # the best score must be at least 1.5 times the score of every rival
+_ELSEWHERE_S = 0.5  # lags more than 0.5 s from the best lag are rivals
 _LATENCY_S = 0.05  # seconds; half of the usual reaction time
-CLICK_UNCERTAINTY_MS = 120.0  # milliseconds by which reaction times differ
+CLICK_UNCERTAINTY_MS = 120.0  # covers the differences between reaction times
 
 
 def clock_from_clicks(

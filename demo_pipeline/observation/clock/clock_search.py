@@ -31,7 +31,8 @@ from demo_pipeline.observation.frames.video_reader import (
 )
 
 WORTH_S = 10.0  # seconds; a shorter rest of the video is not checked
-PART_S = 30.0  # seconds of video per checked part; videos slip by 1 or 2 frames in 90 s
+# One part is checked for every 30 seconds of video, because videos slip by 1 or 2 frames in 90 s.
+PART_S = 30.0
 MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice
 PART_MOVES = 24  # moves between frames in a checked part; twice the minimum for finding a lag
 PART_KEYS = 24  # keys in a checked part; twice the minimum for finding a lag
@@ -56,15 +57,15 @@ BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in the stretch; three times the minimum for finding a lag
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders are off by 0.5 to 2.5
-MAX_STRETCHES = 32  # the search gives up after this many stretches, however long the video is
-MIN_STRETCHES = 6  # the search does not give up before this many, however short the video is
+MAX_STRETCHES = 32  # the search gives up after 32 stretches, even in a long video
+MIN_STRETCHES = 6  # the search does not give up before 6 stretches, even in a short video
 # Maximum share of the video that the search decodes. A search that finds no evidence must not
 # double the time of decoding.
 MAX_SHARE = 0.3
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
 MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not worth decoding
-# Maximum share of the video that is decoded for a search by all inputs together, after the pointer
-# and typing showed no clock.
+# If neither the pointer nor typing shows a clock, all inputs are searched together. This is the
+# maximum share of the video that is decoded for this search.
 MORE_SHARE = 0.2
 DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds
@@ -344,10 +345,9 @@ class ClockSearch:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
         The time is divided into equal shares. The first share is left out: a video that falls
-        behind stays behind, so later shares show the delay, too. Each of these yields at most one
-        part. To save decoding, the part starts at the key frame after which enough moves follow
-        soonest. If too few moves follow every key frame, the part starts at the key frame after
-        which most keys are typed.
+        behind stays behind, so later shares show the delay, too. Each later share yields at most
+        one part. To save decoding, this is the shortest span with enough moves that starts at a
+        key frame. If no span has enough moves, the span with most typed keys is used.
         """
         if end - begin < WORTH_S:
             return []

@@ -21,9 +21,10 @@ from demo_pipeline.recording.clock_steps import ClockStep
 WINDOW_MS = 10_000.0  # length of a window of the log whose inputs are searched for in the video
 MAX_WINDOWS = 3  # maximum number of windows that are tried; those with most input come first
 MIN_INPUTS = 12  # minimum number of positions and keys in a window
-MOST_MS = 60_000.0  # shifts up to this much above the smallest possible shift are tried
+MOST_MS = 60_000.0  # shifts up to one minute above the smallest possible shift are tried
 LEAST_MS = 2_000.0  # minimum range of lags tried in each direction, so that one lag can stand out
-SLACK_MS = 50.0  # shifts this far beyond the limits are tried, because lines may be written late
+# Shifts up to 50 ms beyond the limits are tried, because lines may be written late.
+SLACK_MS = 50.0
 
 
 @dataclass(frozen=True)

@@ -25,23 +25,24 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Poin
 from demo_pipeline.recording.input_log import BUTTON_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
 
-# Pairs of a score (nats) and a factor. For one of the pairs, the best lag must reach both the score
-# and the factor times the score of its best rival.
+# Pairs of thresholds for the best lag: its score (nats), and the ratio of its score to that of the
+# best rival. The lag shows the clock if it reaches both thresholds of one pair.
 # Measured on 73 windows of ten seconds: 48 of ten hand-driven recordings, and 25 of keyboard work.
-# Each was searched in its whole recording. 58 reach a pair, all within 0.15 s of the truth.
-# Of 102 windows that were searched in the log of another recording, one reaches a pair (score 18.8,
-# factor 4.9), because both recordings had the same movement of the pointer. The largest score of
-# the other 101 was 17.1, with a factor of 1.4.
+# Each window was searched in its whole recording. 58 windows showed a clock, all within 0.15 s of
+# the true clock. Of 102 windows that were searched in the log of another recording, one showed a
+# clock (score 18.8, ratio 4.9), because both recordings had the same movement of the pointer. The
+# largest score of the other 101 was 17.1, with a ratio of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
 _MIN_INPUTS = 2  # minimum number of input times; a single time fits every change
-# Seconds. A lag further than this from the best lag is a rival. The screen reacts to an input
-# sooner than this.
+# Lags more than 0.4 s from the best lag are rivals. The screen reacts to an input in less time.
 _RIVAL_S = 0.4
 _LAG_STEP_S = 0.02  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
 _FINE_S = 0.3  # seconds on each side
 _FINE_STEP_S = 0.004  # seconds between two lags
-_PLATEAU_NATS = 3.0  # a lag whose score is lower by this much is twenty times less likely
+# The clock is in the middle of the lags whose score is at most 3 nats below the best score. A lag
+# with 3 nats less is twenty times less likely.
+_PLATEAU_NATS = 3.0
 # Seconds from an input to the reaction in the video. Each is tried for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
 _LAGS_AT_ONCE = 2000  # lags that are tested at once; limits the memory for hours of video

@@ -146,13 +146,12 @@ UNKNOWN_COST = 0.6
 # Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# A redraw may be the change of resolution if its share of the cells is at least this fraction of
-# the largest redraw's share.
+# Minimum size of a redraw that may be the change of resolution, relative to the largest redraw.
 COMPARABLE = 0.5
 # Minimum share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
 # moves; a scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
-# Candidates are equally likely if the numbers of moves that they explain differ by at most this.
+# Candidates are equally likely if the numbers of moves that they explain differ by at most one.
 AMBIGUOUS = 1.0
 LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
@@ -163,9 +162,9 @@ UNLIKELIER = 1e-3
 REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
-SURE_MOVES = 5  # this many successive moves prove that the canvas is right, or that it is wrong
-# With fewer moves than this, the search for a change runs after every move. Two to four movements
-# towards a target have this many moves between frames.
+SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
+# The search for a change runs after every move between frames until there are 32 such moves. A
+# person makes 32 such moves in two to four movements towards a target.
 FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 

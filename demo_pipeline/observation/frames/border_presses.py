@@ -29,7 +29,7 @@ from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, num
 # Width and height of the usual pointer, an arrow, in units of event space. The arrow lies to the
 # right of its hot spot and below it.
 ARROW_PX = (12.0, 20.0)
-# A missing arrow proves nothing if less than this share of its area would be inside the screen.
+# A missing arrow proves nothing if less than half of its area would be inside the screen.
 LEAST_ARROW = 0.5
 
 
@@ -136,9 +136,9 @@ class BorderPresses:
     def _test(self, action_index: int, place: Point, time_ms: float) -> _PointerTest | None:
         """Returns the test for an action at a place on the border.
 
-        Even if the clock is off by its whole uncertainty, each frame of the test shows a time
-        before the pointer comes near, or a time at which it is at the place. Returns None if there
-        are no such frames, or if the place is not on the border.
+        Each frame of the test shows the pointer either before it comes near the place, or at the
+        place, even if the clock is off by its whole uncertainty. Returns None if there are no such
+        frames, or if the place is not on the border.
 
         Args:
             action_index: row of actions.parquet.

@@ -3,9 +3,10 @@
 The models `CudagRecord` and `CudagTest` declare what the CUDAG specification requires of the
 records of all datasets. Further rules compare coordinates with metadata. One of these rules is the
 invariant in the specification's section "Coordinate System":
-RU(real_coords, image_size) = coordinate. RU (resolution units) are coordinates from 0 to 1000. Each rule has a `Scope`, which says which
-datasets must follow the rule. validator.py has the rules that compare records with each other, and
-the rules for files.
+RU(real_coords, image_size) = coordinate. RU (resolution units) are coordinates from 0 to 1000.
+
+Each rule has a `Scope`, which says which datasets must follow the rule. validator.py has the rules
+that compare records with each other, and the rules for files.
 """
 
 import re

@@ -638,7 +638,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Checks both schemas, that no file has several rows, and that every task has an id."""
+    """Checks the schemas of both tables, that tasks have ids, and that no file is repeated."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:

@@ -34,7 +34,7 @@ class TaskMatch:
         match: how the task was found, `id` or `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
-        matches: number of task files that match in this way.
+        matches: number of task files with the same id or instruction.
         catalogued: whether a catalog was available, so that the demonstration could be compared.
     """
 

@@ -22,8 +22,8 @@ _SHORTEST = 4  # least number of characters in a secret; shorter ones occur insi
 # Kinds of the user's own lists. Parts of such secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a secret is private if it has at least this share and this number of the secret's
-# characters.
+# A part of a secret is private if it has at least eight characters, and at least 60 % of the
+# secret's characters.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
 # Actions after which the person may type into another field.

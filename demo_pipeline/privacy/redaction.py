@@ -60,7 +60,7 @@ _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-# A recognised line with the begin marker of a private key, and a line that continues such a key.
+# Match a recognised line with the begin marker of a private key, and a later line of the same key.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 # Kinds of private data that are searched for in the id of a demonstration.
@@ -111,7 +111,7 @@ class Redaction:
     _window_names: dict[str, set[str]] = field(default_factory=dict)
     # File → the texts in the file that contain a secret.
     _private_texts: dict[str, set[str]] = field(default_factory=dict)
-    # Texts from which the settings remove a part.
+    # Texts that contain a secret of a kind that the settings remove.
     _changed_texts: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -268,7 +268,7 @@ class Redaction:
     # --- trees and screenshots
 
     def _find_in_tree(self, name: str, tree: Any) -> None:
-        """Covers private windows, and leaf nodes if secrets make up at least half of the name."""
+        """Covers private windows, and leaf nodes if at least half of their name is secret."""
         screenshot = name.replace("ui_tree.json", "screenshot.png")
         for node, depth in _nodes(tree):
             text = node.get("name") or ""

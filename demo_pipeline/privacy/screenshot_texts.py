@@ -20,7 +20,7 @@ BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of rows of a screenshot that are recognised at once
 _OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line
-# Largest difference of colour values, from 0 to 255, that is not a change. The noise of a video
+# Largest difference between colour values (0 to 255) that count as equal. The noise of a video
 # encoder on a still screen is smaller.
 _CHANGED = 16
 # Largest number of cached results for each band: those of the last and the current screenshot, each

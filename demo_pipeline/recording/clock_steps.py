@@ -61,21 +61,21 @@ CLOCK_STEPS_SCHEMA = described_schema(
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )
 
-# A line may be earlier than a line before it by up to this many milliseconds, because events can
-# overtake each other in a queue. None of 1,371 lines of four recorders' hooks exceeded this limit.
+# Largest difference in milliseconds by which a line may be earlier than a line before it, because
+# events can overtake each other in a queue. In the logs of four recorders, all 1,371 lines stayed
+# within this limit.
 BACK_MS = 100
-# If a block of lines is late by more than this many milliseconds, the clock was set back, unless
+# Delay of a block of lines, in milliseconds. If the delay is longer, the clock was set back, unless
 # further evidence shows that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
-# If a logged time is more than this many milliseconds before the start of the recording, the clock
-# was set differently when the line was written.
+# Largest number of milliseconds by which a logged time may precede the start of the recording. If a
+# time is even earlier, the clock was set differently when the line was written.
 BEFORE_START_MS = 5_000
-# Times may lie this many milliseconds past the end of the video, because some recorders stop the
-# video seconds before the log.
+# Largest number of milliseconds by which a time may lie past the end of the video, because some
+# recorders stop the video seconds before the log.
 BEYOND_MS = 10_000
-# Up to this many lines whose times are far ahead of all others are treated as damaged.
-FEW = 3
+FEW = 3  # lines; at most three lines with times far ahead of all others are treated as damaged
 USUAL_GAP_MS = 16  # assumed time between two pointer moves if the log has no continuous motion
 # Assumed time between the lines before and after a clock step: too long to join clicks, scrolls or
 # keys into one action, and too short to count as a pause.
@@ -325,8 +325,8 @@ def moved_events(
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
     An accessibility scan may have begun before a clock step although its line comes after the step.
-    With the correction after the step, such a scan would lie far from the last input. It then gets
-    the correction before the step, if this brings it closer to the last input.
+    With the correction after the step, such a scan would lie far from the last input. The scan then
+    gets the correction before the step, if its time is then closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0

@@ -286,8 +286,8 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
         yield number, start, length, raw if length <= limit else None
 
 
-# A time that is farther than this from the median is damaged, because recordings take minutes, and
-# a wrong time zone shifts all times by less than a day.
+# Milliseconds per day. A time more than a day from the median is damaged, because recordings take
+# minutes, and a wrong time zone shifts all times by less than a day.
 DAY_MS = 24 * 3600 * 1000
 # Larger logged times are clamped to this value, because an integer of hundreds of digits does not
 # fit into a float.

@@ -370,7 +370,7 @@ def _listed(nodes: list[RawNode] | RawNode | None) -> list[RawNode]:
     return nodes
 
 
-STAMP_SLACK_MS = 20  # the lines of a busy recorder may be out of order by this many milliseconds
+STAMP_SLACK_MS = 20  # milliseconds by which the lines of a busy recorder may be out of order
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class ChangeDetector:
         acting: the spans in which somebody acts, or in which a change may be the effect of an
             action. By default, a single span covers the whole video, so that no cell flickers.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier, from which flicker is learned.
+        seen: changes between frames that were decoded earlier. They already show which cells
+            flicker.
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.

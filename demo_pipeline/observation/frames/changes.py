@@ -26,9 +26,11 @@ cv2.setNumThreads(1)
 BLOCK = 8  # video pixels per side of a cell
 # Thresholds for differences of brightness, which is between 0 and 255:
 CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
-MEAN_LEVELS = 12  # for means of 4 x 4 pixels; two encodings of a screen reach 12 in at most 3 cells
-THRESHOLD = 24  # an encoder that refines a still screen changes it by less
-KEY_FRAME_THRESHOLD = 48  # for key frames, because they encode the whole screen again
+# Like CHANGED_LEVELS, but for samples that are means of 4 x 4 pixels. Two encodings of the same
+# screen differed by 12 levels in at most three cells.
+MEAN_LEVELS = 12
+THRESHOLD = 24  # changes are smaller while an encoder only improves the quality of a still screen
+KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
 MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
@@ -193,7 +195,7 @@ class Difference:
 
     @property
     def is_large(self) -> bool:
-        """Whether more of the screen changed than a hover effect changes."""
+        """Whether the changed area is too large for a hover effect."""
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
@@ -251,7 +253,7 @@ PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
 DETAIL_STEP = HALF  # pixels per side of a sample
 
 # Pixels from the pointer's hot spot that the drawn pointer may cover: BEFORE_POINTER_PX to the left
-# and above, AFTER_POINTER_PX to the right and below. The largest usual pointer is 24 wide.
+# and above, AFTER_POINTER_PX to the right and below. Usual pointers are at most 24 pixels wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
 SHARED_RIM_PX = 4.0  # width of a box's inner rim; neighbouring elements may reach into this rim
@@ -263,8 +265,8 @@ CARET_SAMPLES = 2  # maximum width of a text cursor; with an adjoining letter it
 RING_SAMPLES = 4  # thickness of a focus ring together with the gap to its element
 LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
 CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
-# Levels of brightness (0 to 255). In two encodings of a screen, a flat area differs by less than
-# this. An area that is highlighted in a dark theme differs by at least this much.
+# Minimum change of brightness (0 to 255) in a highlighted area. Highlights in dark themes change by
+# at least 8 levels, flat areas in two encodings of the same screen by fewer.
 SHADED_DETAIL = 8
 SHADED_SAMPLES = 6  # minimum side length; a smaller area is a check mark, a letter or an underline
 SOLID_SHARE = 0.5  # minimum share of changed samples in a highlight; letters cover about a third

@@ -24,18 +24,21 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
-# The content counts as replaced if at least this share of the window's height changed. If no window
-# is found, the height of the screen is used. Pagers and editors changed 0.68 to 0.88.
+# Minimum height of replaced content, as a share of the height of the window, or of the screen if no
+# window is found. Pagers and editors changed 0.68 to 0.88 of the height.
 REPLACED_HEIGHT = 0.5
 # Minimum height of a window, as a share of the screen's height. A field of one line has 0.03, a
 # terminal at least 0.25.
 LEAST_WINDOW = 0.1
 BLANK_LEVELS = 12  # maximum variation of a window's background, levels of brightness (0 to 255)
 FLOWING_S = 0.2  # seconds; a program that writes its output pauses for less than this
-ROW_GAP = 9  # up to this many unchanged rows between changed rows, such as blank lines, are ignored
-DIFFERENT_SAMPLES = 2  # minimum number of differing samples in a row; a text cursor has fewer
-# Minimum share of the rows with content that must be the same after scrolling. In output with lines
-# that differ only in their digits, 0.35 of the rows were the same.
+# Number of pixel rows by which a changed row is widened upwards and downwards. A blank line between
+# two changed lines then counts as changed, too.
+ROW_GAP = 9
+# Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
+DIFFERENT_SAMPLES = 2
+# Share of the rows with content that must stay the same for a change to count as scrolling. When
+# lines of output were replaced by lines with other digits, only 0.35 of the rows stayed the same.
 KEPT_SHARE = 0.8
 MOST_COLUMNS = 96  # maximum number of compared columns; a line of text has at least 100
 # Minimum share of the rows with content that both screens must show after scrolling. Fewer rows may
@@ -76,9 +79,10 @@ class ContinuedTyping:
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Stores the time of a frame before typing goes on, if the screen changed in this frame.
+        """Stores the time of a frame if the screen changed in this frame.
 
-        Changes of flickering cells count, too.
+        Call it for each frame before the person goes on typing. Changes of flickering cells count,
+        too.
         """
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time

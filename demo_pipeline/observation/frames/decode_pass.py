@@ -147,8 +147,9 @@ def run_decode_pass(
 
     Args:
         video: the video.
-        requests: the requests of the actions, for accessibility trees in the units of the log.
-        rescaled: creates the requests for trees in other units.
+        requests: the requests of the actions. They assume that accessibility trees have the same
+            units as the pointer's positions.
+        rescaled: creates new requests if the trees turn out to have other units.
         calibration: the clock and the canvas. Parts of the recording with another screen size are
             added to `calibration.screen` when they are found.
         path: the pointer's positions in the log.

@@ -32,12 +32,12 @@ from demo_pipeline.observation.frames.video_reader import Span
 
 # Seconds from an action until its direct effect is over, such as a pressed button or a menu.
 EARLY_S = 1.0
-LOOK_BACK_S = 0.3  # seconds before the pointer starts in which the screen is checked for changes
+LOOK_BACK_S = 0.3  # seconds before the pointer starts to move that are searched for changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
-# Upper limit of `lead_seconds`. If the clock's uncertainty is larger, the frame of an action may
-# show the screen before an earlier action, unless the actions are far enough apart.
+# Upper limit of `lead_seconds`. With a longer lead, the frame of an action could show the screen
+# before the previous action.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click in which its effect may show; for unknown targets
+RESPONSE_PX = 60  # video pixels around a click on an unknown target that may show its effect
 # Length of the margin that is decoded before a span, in frame intervals. With the margin, the first
 # frame of the span can be compared with the frame before it.
 SPAN_MARGIN_FRAMES = 1.5

@@ -41,8 +41,8 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 PRESSED_PX = 16  # video pixels compared above and below a press; about the height of a menu line
 ROW_PX = 120  # video pixels compared to the left and right of a press, with letters of its line
 MOST_RESTS = 8  # maximum number of rests that are compared for a press; the latest are taken
-# Minimum correlation of a row before and during a rest for the row to count as only highlighted. A
-# highlighted row keeps its letters. The value is an estimate.
+# Minimum correlation between the images of a row before and during a rest if the row was only
+# highlighted. A highlighted row keeps its letters. The value is an estimate.
 LIT_LIKENESS = 0.8
 # Maximum share of the opened content that may change until the press. A highlighted row changes a
 # third of a menu with three rows. The value is an estimate.
@@ -149,7 +149,7 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame for each time at which it is shown, and judges presses with all frames.
+        """Stores a frame in the rests and presses that need it, and judges complete presses.
 
         A player shows the frame until the video time `until`.
         """

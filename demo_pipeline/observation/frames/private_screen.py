@@ -39,9 +39,9 @@ MARK_BLOCK = 8
 # Levels of brightness (0 to 255); estimates above codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
 SAME_LEVELS = 24  # maximum difference of two samples that count as equal
-# The screen is compared with the desktop before the lock chord. The limits are estimates for the
-# share of the blocks with content that look the same. On a lock screen, blocks look the same only
-# by chance. After unlocking, a clock or a message on the desktop may have changed.
+# The blocks with content on the desktop before the lock chord are compared with the same blocks on
+# a later screen. The limits for the share of equal blocks are estimates. On a lock screen, blocks
+# are equal only by chance. After unlocking, a clock or a message on the desktop may have changed.
 LOCKED_SHARE = 0.3  # maximum share on a lock screen
 BACK_SHARE = 0.6  # minimum share when the desktop is back
 
@@ -212,9 +212,9 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode: at lock chords, at later actions, and at some keys.
+        """Yields the spans to decode: at lock chords and later actions, and at unanswered keys.
 
-        These are the keys after which the packets do not show a change.
+        A key is unanswered if the packets after the key do not show a change.
         """
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]

@@ -41,7 +41,8 @@ BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element
 # highlight of a menu item. The area need not contain the press, because 48 pixels around the
 # pointer are ignored.
 NEAR_POINTER_PX = 64
-LARGE_ELEMENT_SHARE = 0.05  # share of the screen; a larger target is compared only at the press
+# Share of the screen. In a target that covers more, only changes at the press count as a redraw.
+LARGE_ELEMENT_SHARE = 0.05
 
 
 class ActionScreens(NamedTuple):

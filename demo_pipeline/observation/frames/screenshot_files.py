@@ -29,10 +29,10 @@ DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # pixels per side of a cell
 BLACK_LEVEL = 16  # brightness (0 to 255) of black in video of limited range
-# Maximum share of the pixels of a black screenshot that are brighter than BLACK_LEVEL. If these
-# pixels are all in different cells, 6 % of the cells contain one.
+# Maximum share of pixels brighter than BLACK_LEVEL in a black screenshot. Even if no two of these
+# pixels are in the same cell, only 6 % of the cells contain one.
 BLACK_SHARE = 0.001
-_QUALITY = 92  # JPEG quality of a thumbnail; artefacts are invisible in the JPEG of a contact sheet
+_QUALITY = 92  # JPEG quality of thumbnails; on contact sheets, no artefacts are visible
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings
 _BATCH = 64  # maximum number of rows of pictures.parquet, with thumbnails, held in memory
 _GRID = (CANVAS_SIZE[0] // CELL, CANVAS_SIZE[1] // CELL)  # (columns, rows) of cells

@@ -218,7 +218,7 @@ class _Observation:
     def run(self, calibration: Calibration, recorder_windows: Collection[str]) -> DecodeResult:
         """Runs the decode pass, and leaves out the actions that started or stopped the recorder.
 
-        Changes of the screen's size that the scans show are searched for before the decode pass.
+        Before the decode pass, the method looks for changes of the screen's size in the scans.
         `recorder_windows` are names of the recorder's windows.
         """
         targets = self._targets(calibration)

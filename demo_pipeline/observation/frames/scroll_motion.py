@@ -36,8 +36,8 @@ _CHANGED = 12  # levels of brightness (0 to 255); a sample that differs by more 
 _LEAST_ROWS = 24  # changed rows of samples, 48 video pixels; fewer are not a movement
 _LEAST_COLUMNS = 12  # changed columns of samples, 48 video pixels; fewer are not a movement
 _OVERLAP = 0.35  # minimum share of the changed region that both frames must show
-# Limits for the correlation of the content before the movement with the content after it, for the
-# best distance of movement:
+# The content before a movement is correlated with the content after it, for each possible distance.
+# Limits for the distance with the best correlation:
 _MATCH = 0.8  # minimum correlation
 _LEAD = 0.08  # minimum lead over the best correlation in the opposite direction
 _LEAD_OVER_REST = 0.05  # minimum lead over the correlation without movement

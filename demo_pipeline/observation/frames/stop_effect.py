@@ -15,12 +15,14 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-CUT_OFF_S = 0.3  # seconds; a press this close to the end of the video may have ended the recording
-STOP_BY_CLICK_S = 2.0  # seconds; a click further from the end of the video did not stop it
-CLICK_CELLS = 1  # changed cells in the smallest effect of a click, a check mark on a small screen
-BLINK_S = 1.5  # seconds before the press; content that blinks by itself changes in this time
-# Share of all cells. If a larger share changes right before the press, too little of the screen is
-# steady, and any change counts as an effect of the action.
+# Largest number of seconds from a press that stopped the recorder to the end of the video. CUT_OFF_S
+# is for presses that no frame follows, STOP_BY_CLICK_S for clicks.
+CUT_OFF_S = 0.3
+STOP_BY_CLICK_S = 2.0
+CLICK_CELLS = 1  # least number of cells that a click changes; a small check mark is in one cell
+BLINK_S = 1.5  # seconds before the press in which every blinking cell changes at least once
+# Largest share of the cells that may change right before the press. If more cells change, too few
+# cells are steady, and every later change counts as an effect of the action.
 UNSTEADY_SHARE = 0.1
 
 

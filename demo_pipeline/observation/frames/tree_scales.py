@@ -22,24 +22,24 @@ USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems o
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # least number of elements for a comparison; fewer may fit by chance
 INK_LEVELS = 48  # least contrast, of 255, of the content inside a fitting box
-# The edge of a box cuts content where the brightness along the edge changes by more than this many
-# levels, of 255.
+# Brightness levels, of 255. Where the brightness changes by more than 24 levels along the edge of a
+# box, the edge cuts through content.
 CUT_LEVELS = 24
 CUT_SHARE = 0.06  # largest share of the samples on a fitting box's edges that may cut content
 # Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
 # 0.48 to 1.00, wrong scales 0.47 at most.
 FIT_SHARE = 0.5
-# If fewer unscaled boxes than this share fit, the tree is probably in other units. Such trees had
-# shares of up to 0.34.
+# If the share of fitting boxes is below MISFIT_SHARE without scaling, the tree is probably in other
+# units than the pointer. In trees with other units, the share was at most 0.34.
 MISFIT_SHARE = 0.35
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
 
-    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. Any other factor must fit at
-    least this share, and twice as many boxes as fit unscaled. If no factor does, the result is 1,
-    or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
+    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. With any other factor, at
+    least `FIT_SHARE` of the boxes must fit, and twice as many as without scaling. If there is no
+    such factor, the result is 1, or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
 
     Args:
         detail: the screen at the time of the scan, as in `ScreenDetail.detail`.
@@ -74,7 +74,7 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
         steps: results of `_sums` for the differences between neighbouring columns, and between
             neighbouring rows.
         marks: (elements, 4) boxes, video pixels.
-        least: least share in which the caller is interested.
+        least: the share below which the result is 0. The calculation then ends early.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)

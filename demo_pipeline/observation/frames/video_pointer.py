@@ -71,7 +71,10 @@ class VideoPointer:
         return points
 
     def arrival(self, time: float) -> float:
-        """Returns when the pointer reached the place where it is at `time`; both video seconds."""
+        """Returns the time at which the pointer came to the place where it is at `time`.
+
+        Both times are video seconds.
+        """
         return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
 
     def path_near(self, time: float) -> list[Point]:

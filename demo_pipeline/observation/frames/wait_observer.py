@@ -50,8 +50,8 @@ RESTING_PX = 1.0  # video pixels; a pointer that moved by at most this counts as
 # Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
-# Neighbouring samples of content differ by more than this many levels, of 255. Those of a pale
-# skeleton screen differ by less.
+# Brightness difference between neighbouring samples, in levels of 255. It is larger in content, and
+# smaller in the pale shapes of a skeleton screen.
 _INK_LEVELS = 24
 
 
@@ -87,8 +87,8 @@ class _IntervalRecord:
         """Takes the next compared frame.
 
         Args:
-            time: of the frame, video seconds.
-            luma: of the frame, as in `Frame.quartered`.
+            time: time of the frame, video seconds.
+            luma: luma of the frame, as in `Frame.quartered`.
             before: luma of the previously compared frame.
             changed: the cells that changed between the two frames.
             hovered: the changed cells beside the pointer, if the pointer arrived there shortly
@@ -274,11 +274,11 @@ class WaitObserver:
         connected with the surroundings of a pointer that arrived at most `HOVER_S` ago.
 
         Args:
-            time: of the newest frame, video seconds.
+            time: time of the newest frame, video seconds.
             arrival: when the pointer arrived at its position, video seconds.
-            luma: of the newest frame, as in `Frame.quartered`.
+            luma: luma of the newest frame, as in `Frame.quartered`.
             last: luma of the last compared frame.
-            last_time: of the last compared frame, video seconds.
+            last_time: time of the last compared frame, video seconds.
         """
         changed = changed_cells(last, luma, MEAN_LEVELS)
         if not changed.any():

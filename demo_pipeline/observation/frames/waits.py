@@ -34,8 +34,8 @@ REACTION_S = 0.3
 # Longest time between changes that count as a single change, seconds. After a key was pressed, its
 # text appeared within 0.4.
 TOGETHER_S = 0.5
-# Least time from an action to the answer that replaces a placeholder (such as a spinner), seconds.
-# With 1 second, 1 false wait was found in 26 videos; with 2 seconds, 5 waits were missed.
+# Least number of seconds from an action until awaited content replaces a placeholder, such as a
+# spinner. In 26 videos, a limit of 1 second led to one false wait, and 2 seconds missed five waits.
 LEAST_S = 1.5
 # Longest time from the answer to the moment at which the pointer starts to move, seconds. After a
 # longer time, the person was reading, not waiting.
@@ -45,10 +45,11 @@ AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; 
 # Least share of the cells that an answer must have in common with its placeholder. Skeleton screens
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# Largest ratio of the cells that keys changed to the cells with new content before the keys. With a
-# larger ratio, the person did not wait for the new content. In such cases, the ratio was 5.4 to 27.
+# Largest ratio of the cells that keys changed to the cells of the new content before the keys, if
+# the person waited for this content. Where people did not wait, the ratio was 5.4 to 27.
 KEY_REACH = 4
-# If more than this share of the new content is beside a resting pointer, it is a hover effect.
+# Largest share of new content that may be beside a resting pointer. If the share is larger, the
+# content is a hover effect.
 HOVERED_SHARE = 0.5
 TABLE_COLUMN_GAP = 0.25  # largest gap between columns of a table, as a share of the screen's width
 TABLE_ROW_GAP = 0.05  # largest gap between lines of a table, as a share of the screen's height
@@ -56,8 +57,8 @@ TABLE_ROW_GAP = 0.05  # largest gap between lines of a table, as a share of the 
 # pages and lists changed a share of 0.6 to 0.95.
 SCREEN_HEIGHT = 0.5
 RHYTHM_TIMES = 3  # least number of changes in a rhythm; two may be the start and end of an answer
-# A rhythm counts as over after a rest of this many times its median gap. The value was chosen, not
-# measured. It leaves room for gaps of different length.
+# Rest after which a rhythm counts as over, as a multiple of the rhythm's median gap. The value was
+# chosen, not measured, and leaves room for gaps of different length.
 RHYTHM_REST = 1.5
 
 
@@ -427,9 +428,9 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """Returns (2, rows, columns): 1 where a cell changed unasked, then 1 where it changed asked.
+    """Returns two maps of cells: 1 where a cell changed unasked, and 1 where it changed asked.
 
-    The arguments are those of `RestlessCells.add`.
+    The result is (2, rows, columns). The arguments are those of `RestlessCells.add`.
     """
     changed = union((cells for _, cells in late), late[0][1])
     counts = np.zeros((2, *changed.shape), np.int32)

@@ -11,16 +11,17 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# A border is visible where neighbouring pixels differ by more than this many grey levels, of 255.
+# Grey levels, of 255. A border is visible where neighbouring pixels differ by more than 12 levels.
 # frames/window_order.py uses the same value.
 BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
 # Accessibility trees leave out the frames of windows.
 REACH_PX = 6
-# Length of the examined part of a side, in canvas pixels. A few letters are shorter.
+# Length of the examined part of a side, in canvas pixels. It is longer than a few letters, which
+# could be taken for a border.
 SEGMENT_PX = 48
-# A side is visible if at least this share of the examined pixels shows a border. Chosen by hand on
-# the recordings of benchmarks/truth.
+# Least share of the examined pixels that show a border if the side is visible. The value was chosen
+# by hand on the recordings of benchmarks/truth.
 SEEN_SHARE = 0.25
 
 
@@ -35,7 +36,7 @@ def is_covered_at(
     pixels.
 
     Args:
-        screenshot: of the step.
+        screenshot: grey screenshot of the step.
         window: box of the window.
         others: boxes of the other windows of the tree.
         place: x and y of a point inside the window.

@@ -54,7 +54,7 @@ class Departure:
         """Returns whether a later scan may be right about the focused element.
 
         Args:
-            tree: of the later scan.
+            tree: tree of the later scan.
             focused: the element that the later scan calls focused.
         """
         window = window_box(tree, focused)
@@ -86,7 +86,7 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
 
     Args:
         action: the press.
-        tree: of the current scan.
+        tree: tree of the current scan.
         target: the pressed element; None if the element is unknown.
     """
     place = None

@@ -17,7 +17,7 @@ Grey = np.ndarray[Any, np.dtype[np.uint8]]
 Bounds = Sequence[float]
 """x, y, width, height of an element in canvas pixels."""
 
-# A ring is drawn at most this many pixels inside or outside the sides of an element.
+# Largest distance from the sides of an element to its focus ring, in pixels.
 INSIDE_PX = 5
 OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
@@ -31,9 +31,11 @@ RING_LEVELS = 30
 RING_LEAD = 2.0
 STILL_SIDE = 24  # pixels; smaller elements may have no content inside their ring
 # Pixels that differ from the background are called ink. An element is new if the earlier screenshot
-# has less than this share of the later ink.
+# has less than a quarter of the element's ink in the later one.
 STILL_SHARE = 0.25
-DRAWN_SHARE = 0.5  # largest change in an element with the same content, as a share of its ink
+# Largest number of pixels that may change in an element with unchanged content, as a share of the
+# element's ink.
+DRAWN_SHARE = 0.5
 WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
 # Least difference between the background of a lit choice and the median background of the choices,
 # in grey levels.

@@ -40,7 +40,7 @@ _CONTROLS = TEXT_ROLES | {
 }
 _THUMB = "thumb"  # logged role of the draggable part of a slider or scroll bar
 _HAVE_THUMBS = frozenset({"slider", "scrollbar"})
-# A panel that covers at least this share of its window or the screen is never a target.
+# A panel that covers at least 97 % of its window or of the screen is never a target.
 WHOLE_WINDOW_SHARE = 0.97
 
 
@@ -53,9 +53,9 @@ def node_at(
     elements that another window covers are never targets.
 
     Args:
-        tree: of the current scan.
-        x: of the point, event space.
-        y: of the point, event space.
+        tree: tree of the current scan.
+        x: x of the point, event space.
+        y: y of the point, event space.
         front: position in the tree of the front window, according to the video. If None, the tree
             decides which window is in front.
         of_scroll: whether the action is a scroll. The target of a scroll may be a named document.
@@ -108,10 +108,10 @@ def _nodes_of_front_window(
     The result is empty if it is unknown which window is in front.
 
     Args:
-        tree: of the current scan.
+        tree: tree of the current scan.
         under: positions of all nodes under the point.
-        x: of the point, event space.
-        y: of the point, event space.
+        x: x of the point, event space.
+        y: y of the point, event space.
         front: position in the tree of the front window, according to the video. If None, the tree
             decides which window is in front.
     """
@@ -137,7 +137,7 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     label that is scrolled out of sight behind the control.
 
     Args:
-        tree: of the current scan.
+        tree: tree of the current scan.
         under: positions of the nodes under a point.
     """
     around: set[int] = set()
@@ -342,7 +342,8 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a menu title in an invisible menu bar.
 
-    An invisible menu bar has no area. LibreOffice lists one if the desktop's toolkit draws another.
+    An invisible menu bar has no area. LibreOffice lists its own menu bar even where the desktop's
+    toolkit draws another menu bar instead.
     """
     parent = tree.parents[position]
     if parent < 0 or tree.roles[parent] != "menubar":

@@ -155,7 +155,7 @@ class KeyboardFocus:
         self._method = "last_click"  # how these elements were found, see `FoundTarget.method`
         self._departure: Departure | None = None
         self._menu_opened = False  # whether an action may have opened a menu
-        self._opened_by_keys = False  # whether keys did so, such as Alt with a letter
+        self._opened_by_keys = False  # whether keys may have opened a menu, e.g. Alt with a letter
         self._menu: PixelBox | None = None  # box of the menu whose title was clicked
         self._list: PixelBox | None = None  # box of the combo box whose list may be open
         # Places (video pixels) where typed text last appeared outside all fields of the tree.
@@ -181,7 +181,7 @@ class KeyboardFocus:
 
         Args:
             action: typing or a hotkey.
-            tree: of the current scan.
+            tree: tree of the current scan.
             current: the current scan.
             changes_ms: times at which much of the screen changed, epoch milliseconds.
             typed: places that changed while text was typed, video pixels.
@@ -262,7 +262,7 @@ class KeyboardFocus:
 
         Args:
             end_ms: when the typing ended, epoch milliseconds.
-            tree: of the current scan.
+            tree: tree of the current scan.
             claimed: the target according to other evidence, although the text did not appear there.
             text_places: where the text may have appeared, video pixels.
             contradictions: places where the screenshot contradicts the tree.
@@ -373,7 +373,7 @@ class KeyboardFocus:
         element of the whole desktop has the focus.
 
         Args:
-            tree: of the scan.
+            tree: tree of the scan.
             focused: the element that the scan calls focused.
             scanned_ms: when the scan began, epoch milliseconds.
         """
@@ -546,7 +546,7 @@ class KeyboardFocus:
 
         Args:
             action: the action. All actions must be recorded, in order.
-            tree: of the current scan.
+            tree: tree of the current scan.
             target: the target of the action; None if it is unknown.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
@@ -657,7 +657,7 @@ def _lit_element(
     If the innermost submenu has no highlighted choice, the menu around the submenu is examined.
 
     Args:
-        tree: of the current scan.
+        tree: tree of the current scan.
         groups: positions of the choices of each menu or list, the innermost submenu first.
         evidence: reads the screenshot of the action.
     """

@@ -33,13 +33,13 @@ def actions_on_recorder(
     recorder if the focused window has such a name.
 
     Args:
-        actions: of the demonstration.
-        scans: of the log.
+        actions: the actions of the demonstration.
+        scans: the scans of the log.
         reader: reads the trees of the scans.
-        canvas: of the screenshots.
+        canvas: canvas of the screenshots.
         names: names of the windows of recorders.
         fronts: action index → position in the tree of the front window, according to the video. If
-            it is None, the tree decides which window is in front.
+            the position is None, the tree decides which window is in front.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:

@@ -30,11 +30,11 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 # Largest share of the canvas that a target may cover. In a larger element, the pointer's position
 # does not tell which part is the target.
 LARGEST_TARGET_SHARE = 0.05
-# Least and largest size of a mark, in units of event space. Labels and buttons usually have such
-# sizes.
+# Least and largest width and height of a mark, in units of event space. Most labels and buttons are
+# in this range.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
-_MAY_BE_EMPTY = "tablecell"  # role whose name may be meant only for screen readers
+_MAY_BE_EMPTY = "tablecell"  # role of nodes that can look empty despite a name for screen readers
 COVER_STEP = 8  # distance between the points at which covering is tested, in event space
 
 

@@ -39,11 +39,11 @@ _SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
 # Largest distance between the left edges of two neighbouring dots, video pixels.
 _LARGEST_STEP_PX = 30
 _TEXT_CURSOR_PX = 3  # largest width of the text cursor, video pixels
-# The search for dots ends after this many changed shapes. A page of letters has more; the dots of a
-# password would be among the first.
+# Number of changed shapes after which the search for dots ends. A page of letters has more shapes;
+# the dots of a password would be among the first.
 _MOST_SHAPES = 2000
-# A pixel counts as changed if it differs by more than this many grey levels. The noise of x264,
-# measured between frames, is smaller.
+# Largest difference between the grey levels of an unchanged pixel in two frames. The measured noise
+# of x264 is smaller.
 _CHANGED = 24
 
 
@@ -70,7 +70,7 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 
     Args:
         action: any action.
-        tree: of the current scan. Its focused element is examined too.
+        tree: tree of the current scan. Its focused element is examined too.
         target: position of the node that receives the text; None if the node is unknown.
     """
     if action.action_type != "type":

@@ -35,14 +35,14 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-# If less than this share of a tree's named elements changed, the tree still agrees in part with the
-# screenshot. Pages that loaded changed a share of 0 to 0.45; other screens changed 0.56.
+# A tree agrees in part with the screenshot if less than half of its named elements changed. While a
+# page loaded, 0 to 0.45 of the elements changed; on other screens, 0.56 changed.
 WAITED_SHARE = 0.5
-# Side of the square around a press in which nothing may have changed, in units of event space. With
-# a side of 64, some changes are overlooked.
+# Distance to the left, right, top and bottom of a press within which content must be unchanged, in
+# units of event space. With a distance of 64, some changes are overlooked.
 UNTOUCHED_PX = 96
-# Largest distance from a check box to its label, in video pixels. This value avoids one wrong name,
-# at the cost of one correct name.
+# Largest distance from a check box to its label, in video pixels. If the label changed, the target
+# is unknown. With this distance, one wrong name was avoided and one correct name was lost.
 LABEL_PX = 48
 # Height of the top part of a window that contains the title, in units of event space. Title bars
 # are 20 to 40 high, the tabs of a browser 40.
@@ -73,7 +73,7 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
 
     Args:
         action: any action.
-        tree: of the current scan.
+        tree: tree of the current scan.
         target: the target of the action; None if it is unknown.
         contradictions: places where the screenshot contradicts the tree; None if they were not
             compared.
@@ -149,14 +149,14 @@ class StepTargets:
     def step(
         self, number: int, tree: StepTree, current: CurrentScan, scans: Sequence[LoggedScan]
     ) -> tuple[Agreement, Element | None, str]:
-        """Returns whether the tree of an action agrees, the action's target, and how it was found.
+        """Returns whether tree and screenshot agree, the action's target, and how it was found.
 
-        The third value is that of the column `target_method`. Call this method for every action, in
-        order.
+        The third value is the one in the column `target_method`. Call this method for every action,
+        in order.
 
         Args:
             number: index of the action.
-            tree: of the current scan.
+            tree: tree of the current scan.
             current: the current scan.
             scans: the result of `scans_of_part` for the action.
         """
@@ -250,14 +250,14 @@ class StepTargets:
     ) -> bool:
         """Returns whether an action certainly took place in a window with the title in the tree.
 
-        The title bar must not have changed after the scan began. If the target of a press is
-        unknown, two more conditions must hold. Nothing may have opened over the press after the
-        scan began. On Linux, the screenshot must show the window's border, because a window without
-        an accessibility tree may cover the window.
+        The window is certain if the title bar did not change after the scan began. If the target of
+        a press is unknown, two more conditions must hold. No panel opened over the press after the
+        scan began. On Linux, the screenshot shows the window's border, so that no window without an
+        accessibility tree covers the window.
 
         Args:
             number: index of the action.
-            tree: of the current scan.
+            tree: tree of the current scan.
             window: position of the window.
             target: the target of the action; None if it is unknown.
         """

@@ -132,7 +132,7 @@ _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # nodes with an area; a tree with fewer shows almost nothing of an application
+SPARSE_NODES = 5  # least number of nodes with an area in a tree that really shows an application
 
 States = tuple[str, ...]
 
@@ -556,7 +556,10 @@ class TreeReader:
         return None
 
     def _cache_readable(self, scan: LoggedScan, tree: StepTree) -> None:
-        """Caches a tree, unless it is unusable: the time of such a tree is that of an action."""
+        """Caches a tree if its scan is usable.
+
+        The tree of an unusable scan has the time of one action, and does not suit other actions.
+        """
         if tree.readable:
             self._cache.append((scan.event_index, tree))
 

@@ -47,7 +47,7 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
     document, the order is unknown.
 
     Args:
-        tree: of the current scan.
+        tree: tree of the current scan.
         stop: the Tab stop that has the focus before.
         presses: number of presses of Tab; negative for Shift+Tab.
     """

@@ -102,7 +102,8 @@ def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     written: set[int] = set()
     for place in places:
         holders = [node for node, box in boxes.items() if is_within(place, box)]
-        # The smallest window is assumed to be in front. Among equally small ones, it is the first.
+        # The smallest window is assumed to be in front. If several are equally small, the first is
+        # assumed to be in front.
         windows = [node for node in holders if node in tree.windows]
         front = min(windows, key=lambda node: boxes[node].area, default=None)
         fields_here: set[int] = set()

@@ -58,7 +58,7 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
 }
 # All sizes are in video pixels.
 FOCUS_RIM_PX = 8  # width of a focus ring around a field
-LARGE_INPUT_SHARE = 0.05  # of the screen; in a larger text input, a menu may open
+LARGE_INPUT_SHARE = 0.05  # share of the screen; a menu may open inside a larger text input
 POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
 # Least overlap of a label and a change that covers the label, as a share of the smaller height.
 # Neighbouring lines overlap less.
@@ -84,9 +84,9 @@ class Contradiction:
     Attributes:
         place: left, top, width, height in video pixels.
         is_popup: whether the place is so large that a menu or a dialog may have opened there.
-        is_news: whether the tree already has the new content of the place. This is so if the screen
-            changed there while the scan ran, and the tree differs there from the previous tree.
-            Such a tree may still lack the element that was pressed.
+        is_news: whether the tree already has the new content of the place. The tree has it if the
+            screen changed there while the scan ran, and if the previous tree has other elements
+            there. The tree may still lack the element that was pressed.
     """
 
     place: ChangedBox
@@ -196,7 +196,7 @@ def contradictions_of(
 
 
 def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
-    """Returns the share, from 0 to 1, of a tree's named elements that overlap contradictions.
+    """Returns the share of a tree's named elements that overlap a contradicted place, from 0 to 1.
 
     The share is 1 if the tree has no named elements.
     """

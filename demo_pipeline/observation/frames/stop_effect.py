@@ -15,8 +15,8 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Largest number of seconds from a press that stopped the recorder to the end of the video. CUT_OFF_S
-# is for presses that no frame follows, STOP_BY_CLICK_S for clicks.
+# Maximum seconds from a press that stopped the recorder to the end of the video. The first
+# limit is for shortcuts that no frame follows, the second for clicks.
 CUT_OFF_S = 0.3
 STOP_BY_CLICK_S = 2.0
 CLICK_CELLS = 1  # least number of cells that a click changes; a small check mark is in one cell

@@ -33,7 +33,7 @@ from demo_pipeline.defs.partitions import PARTITION_TAG  # noqa: E402
 from demo_pipeline.files.recording_files import RECORDING_FILES  # noqa: E402
 from demo_pipeline.runs.stages import STAGES  # noqa: E402
 from demo_pipeline.stage import DEMONSTRATION_JOB  # noqa: E402
-from demo_pipeline_tests.defs.bench import bench, ticked  # noqa: E402
+from demo_pipeline_tests.defs.bench import open_bench, ticked  # noqa: E402
 from demo_pipeline_tests.defs.daemon import dagster_home, dagster_process  # noqa: E402
 from demo_pipeline_tests.distributed.processes import (  # noqa: E402
     adopt_orphans,
@@ -116,19 +116,19 @@ def measure_ticks(folder: Path, count: int) -> list[float]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(key, "utf-8")
     seconds: list[float] = []
-    with bench(folder, kept=True) as made:
-        made.catalogue()
-        made.uploads.rmdir()
-        (folder / "prepared").rename(made.uploads)
+    with open_bench(folder, kept=True) as bench:
+        bench.catalogue()
+        bench.uploads.rmdir()
+        (folder / "prepared").rename(bench.uploads)
         cursor = None
         for number in range(_TICKS):
             before = time.monotonic()
-            tick = ticked(made, "new_uploads", cursor)
+            tick = ticked(bench, "new_uploads", cursor)
             seconds.append(time.monotonic() - before)
             cursor = tick.cursor
             print(f"tick {number + 1}: {seconds[-1]:.1f} s, {len(tick.requests)} runs", flush=True)
             for request in tick.requests:
-                _end_unbuilt(made.instance, request, ids)
+                _end_unbuilt(bench.instance, request, ids)
     return seconds
 
 
@@ -166,13 +166,13 @@ def main() -> int:
                 f"{taken.home / 1e3:>14.0f}",
                 flush=True,
             )
-            made = contents(folder / way / "store")
-            done = sum(name.startswith(f"{STAGES[-1].folder}/") for name in made)
-            if done != count or not outputs.items() <= made.items():
+            written = contents(folder / way / "store")
+            done = sum(name.startswith(f"{STAGES[-1].folder}/") for name in written)
+            if done != count or not outputs.items() <= written.items():
                 print(f"{done} of {count} are done; these differ from what `run` made:")
-                print(sorted(outputs.items() - made.items())[:5])
+                print(sorted(outputs.items() - written.items())[:5])
                 return 1
-            outputs = made
+            outputs = written
     return 0
 
 

@@ -34,10 +34,10 @@ def opened_browser() -> "Iterator[Browser]":
     """
     from playwright.sync_api import sync_playwright
 
-    if (found := find_chromium()) is None:
+    if (chromium := find_chromium()) is None:
         raise FileNotFoundError(f"No Chromium to look at pages with: {HOW}")
     with sync_playwright() as playwright:
         # Containers run as root, and Chromium's sandbox does not work for root.
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()

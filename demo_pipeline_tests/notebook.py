@@ -40,17 +40,18 @@ def executed(path: Path = NOTEBOOK) -> Any:
 
 def outputs(notebook: Any) -> list[Any]:
     """Returns all outputs of all cells."""
-    return [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
+    code_cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [output for cell in code_cells for output in cell.outputs]
 
 
 def texts(notebook: Any) -> str:
     """Returns the text of all outputs, without pictures."""
-    found = []
+    parts = []
     for output in outputs(notebook):
-        found.append(output.get("text", ""))
+        parts.append(output.get("text", ""))
         data = output.get("data", {})
-        found += [str(value) for kind, value in data.items() if not kind.startswith("image/")]
-    return re.sub(r";base64,[\w+/=]*", "", "\n".join(found))
+        parts += [str(value) for kind, value in data.items() if not kind.startswith("image/")]
+    return re.sub(r";base64,[\w+/=]*", "", "\n".join(parts))
 
 
 def main() -> None:

@@ -84,9 +84,9 @@ def copy_of(source: Path, destination: Path) -> Path:
 
 def contents(workspace: Workspace, demonstration: str) -> dict[str, dict[str, bytes]]:
     """Returns stage → path → content for every file of a demonstration's outputs."""
-    found = {}
+    files_by_stage = {}
     for name, stage in STAGE_BY_NAME.items():
         folder = workspace.store.open(stage.output(demonstration))[0]
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        found[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-    return found
+        files_by_stage[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    return files_by_stage

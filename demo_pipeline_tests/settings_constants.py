@@ -16,5 +16,5 @@ def with_constants(section: type[SectionT], **constants: Any) -> type[SectionT]:
     names = dict.fromkeys(constants, ClassVar[Any])
     body = {"__module__": section.__module__, "__annotations__": names, **constants}
     metaclass: Any = type(section)
-    made: type[SectionT] = metaclass(section.__name__, (section,), body)
-    return made
+    section_class: type[SectionT] = metaclass(section.__name__, (section,), body)
+    return section_class

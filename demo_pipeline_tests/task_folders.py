@@ -34,9 +34,10 @@ def put_tasks(
     root: Path, tasks: Mapping[str, list[dict[str, Any]]], *, listed: bool = True
 ) -> None:
     """`examples/<domain>/<id>.json` of each task, and `test_all.json`."""
-    for domain, several in tasks.items():
-        for one in several:
-            put_text(root, f"examples/{domain}/{one['id']}.json", json.dumps(one))
+    ids = {}
+    for domain, domain_tasks in tasks.items():
+        ids[domain] = [values["id"] for values in domain_tasks]
+        for values in domain_tasks:
+            put_text(root, f"examples/{domain}/{values['id']}.json", json.dumps(values))
     if listed:
-        ids = {domain: [one["id"] for one in several] for domain, several in tasks.items()}
         put_text(root, "test_all.json", json.dumps(ids))

@@ -129,7 +129,7 @@ def test_a_public_name_is_defined_in_one_module():
     for path in MODULES:
         for name in set(public_names(path)) - {"FORM"}:  # of each form
             places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_a_module_name_repeats_only_where_two_formats_have_the_same_part():
@@ -138,9 +138,9 @@ def test_a_module_name_repeats_only_where_two_formats_have_the_same_part():
         if path.name != "__init__.py":
             places.setdefault(path.stem, []).append(path)
     twice = [
-        [str(path.relative_to(PACKAGE)) for path in found]
-        for found in places.values()
-        if len(found) > 1 and any(path.parent.name not in FORMATS for path in found)
+        [str(path.relative_to(PACKAGE)) for path in paths]
+        for paths in places.values()
+        if len(paths) > 1 and any(path.parent.name not in FORMATS for path in paths)
     ]
     assert twice == []
 
@@ -150,9 +150,9 @@ def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path):
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     assert lines <= LONGEST_MODULE
-    said = ast.get_docstring(parsed(path))
-    assert said is not None
-    assert said.splitlines()[0].endswith((".", "?"))
+    docstring = ast.get_docstring(parsed(path))
+    assert docstring is not None
+    assert docstring.splitlines()[0].endswith((".", "?"))
     assert "from __future__ import" not in text
 
 
@@ -164,16 +164,13 @@ def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_no_function_is_longer_than_a_screen():
-    functions = [
-        (path, node)
-        for path in MODULES
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    functions = 0
+    long = []
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions += 1
+                if lines_of_code(node) > LONGEST_FUNCTION:
+                    long.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}")
     assert functions
-    long = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
-        for path, node in functions
-        if lines_of_code(node) > LONGEST_FUNCTION
-    ]
     assert long == []

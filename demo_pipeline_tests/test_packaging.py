@@ -64,7 +64,7 @@ def lock_pins() -> dict[str, str]:
 
 def imported_packages(folder: str) -> dict[str, str]:
     """Top-level names of other people's packages -> one of our files that imports it."""
-    found = {}
+    importers = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         if {"consumers", "recorder", "replay"} & set(path.parts):  # environments of their own
             continue
@@ -75,9 +75,10 @@ def imported_packages(folder: str) -> dict[str, str]:
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [node.module]
             for name in names:
-                found[name.partition(".")[0]] = str(path.relative_to(ROOT))
+                importers[name.partition(".")[0]] = str(path.relative_to(ROOT))
     ours = {"demo_pipeline", "demo_pipeline_tests", "benchmarks"}
-    return {n: p for n, p in found.items() if n not in ours and n not in sys.stdlib_module_names}
+    known_names = ours | sys.stdlib_module_names
+    return {name: path for name, path in importers.items() if name not in known_names}
 
 
 def committed_texts() -> Iterator[Path]:
@@ -213,13 +214,16 @@ class TestDependencies:
 
     def test_every_package_that_an_installed_one_asks_for_is_locked(self):
         locked = lock_pins()
-        asked = {
-            canonicalize_name(requirement.name): name
-            for name in locked
-            for requirement in map(Requirement, distribution(name).requires or [])
-            if not requirement.marker or requirement.marker.evaluate({"extra": ""})
-        }
-        assert {name: by for name, by in asked.items() if name not in locked} == {}
+        unlocked = {}
+        for name in locked:
+            for requirement in map(Requirement, distribution(name).requires or []):
+                if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+                    continue
+                required = canonicalize_name(requirement.name)
+                if required not in locked:
+                    unlocked[required] = name
+        assert locked
+        assert unlocked == {}
 
 
 @pytest.fixture
@@ -239,8 +243,8 @@ def samples_checkout(checkout: Path) -> Path:
 
 class TestInbox:
     def test_the_demo_copies_the_samples_into_it_and_overwrites_nothing(self, samples_checkout):
-        said = make("demo", directory=samples_checkout).stdout
-        assert said.startswith("Copied data/samples/one to data/recordings/one\nran run\n")
+        printed = make("demo", directory=samples_checkout).stdout
+        assert printed.startswith("Copied data/samples/one to data/recordings/one\nran run\n")
         copy = samples_checkout / "data/recordings/one/meta.json"
         copy.write_text("changed")
         assert "Copied" not in make("demo", directory=samples_checkout).stdout
@@ -252,9 +256,9 @@ class TestInbox:
 
     def test_uploads_that_are_elsewhere_get_no_samples(self, samples_checkout, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", "s3://mine/recordings")
-        said = make("demo", directory=samples_checkout).stdout
-        assert "not the samples" in said
-        assert "ran run" in said
+        printed = make("demo", directory=samples_checkout).stdout
+        assert "not the samples" in printed
+        assert "ran run" in printed
         assert not (samples_checkout / "data/recordings").exists()
 
     def test_it_is_there_in_a_fresh_clone_and_git_ignores_what_is_in_it(self, tmp_path):
@@ -279,11 +283,11 @@ class TestInbox:
 
 class TestMakefile:
     def test_plain_make_explains_every_target(self):
-        shown = make().stdout + make("help-dev").stdout
+        printed = make().stdout + make("help-dev").stdout
         assert make().stdout.count("  make ") == 10
         [phony] = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
         for target in set(phony.split()) - {"help", "browser"}:
-            assert f"  make {target} " in shown
+            assert f"  make {target} " in printed
 
     def test_an_old_python_is_named_before_anything_is_made(self, checkout):
         old = stand_in_python(checkout, "version_info")
@@ -307,8 +311,8 @@ class TestMakefile:
     @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
     def test_setup_runs_again_only_when_the_dependencies_change(self, checkout, target, changed):
         (checkout / ".venv/bin").mkdir(parents=True)
-        for made in ("bin/python", ".installed", ".installed-dev"):
-            (checkout / ".venv" / made).touch()
+        for file in ("bin/python", ".installed", ".installed-dev"):
+            (checkout / ".venv" / file).touch()
         assert make("--question", target, directory=checkout).returncode == 0
         later = (checkout / ".venv/.installed-dev").stat().st_mtime + 1
         os.utime(checkout / changed, (later, later))
@@ -343,9 +347,9 @@ def test_the_ci_script_is_executable_and_parses():
 @pytest.mark.parametrize("what", sorted(FORBIDDEN))
 def test_no_file_contains(what):
     pattern = FORBIDDEN[what]
-    found = [
+    matches = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in committed_texts()
         if (match := pattern.search(path.read_text(encoding="utf-8", errors="replace")))
     ]
-    assert found == []
+    assert matches == []

@@ -43,6 +43,14 @@ _PATH = re.compile(
 _BUILT = ("data/store", "data/.cache")  # what a run writes
 
 
+def setting_names() -> set[str]:
+    """Returns the names of all settings in sections, such as `datasets.seed`."""
+    names = set()
+    for section, kind in SECTIONS.items():
+        names |= {f"{section}.{field}" for field in kind.model_fields}
+    return names
+
+
 def named(pages: list[Path]) -> list[object]:
     return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
 
@@ -150,19 +158,15 @@ class TestSettings:
         dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text_of(page))
         # Ends of files, and a function.
         others = {"parquet", "mp4", "db", "json", "jsonl", "load_dataset", "md"}
-        known = {
-            f"{name}.{field}" for name, kind in SECTIONS.items() for field in kind.model_fields
-        }
         named_settings = {f"{name}.{field}" for name, field in dotted if field not in others}
-        assert named_settings <= known
+        assert named_settings <= setting_names()
 
     @pytest.mark.parametrize("page", named(ACTUAL))
     def test_every_variable_that_is_named_exists(self, page):
-        names = set(Settings.model_fields)
-        names |= {f"{n}.{field}" for n, kind in SECTIONS.items() for field in kind.model_fields}
-        known = {"DEMO_PIPELINE_" + name.replace(".", "__").upper() for name in names}
+        names = {*Settings.model_fields, *setting_names()}
+        variables = {"DEMO_PIPELINE_" + name.replace(".", "__").upper() for name in names}
         used = set(re.findall(r"\bDEMO_PIPELINE_[A-Z_]*[A-Z]", text_of(page)))
-        assert used - known - {CONFIG_VARIABLE} == set()
+        assert used - variables - {CONFIG_VARIABLE} == set()
 
     def test_the_example_of_a_settings_file_is_valid(self):
         examples = [block for page in PAGES for block in code_blocks(page, "toml")]
@@ -173,9 +177,9 @@ class TestSettings:
 
 class TestExamples:
     def test_the_step_of_the_readme_is_that_of_the_sample(self, store):
-        [shown] = code_blocks(ROOT / "README.md", "json")
+        [example] = code_blocks(ROOT / "README.md", "json")
         [place] = re.findall(r"`data/store/(trajectories/[\w/]+)/`", text_of(ROOT / "README.md"))
-        assert json.loads((store / place / "action.json").read_bytes()) == json.loads(shown)
+        assert json.loads((store / place / "action.json").read_bytes()) == json.loads(example)
         assert {path.name for path in (store / place).iterdir()} == {
             "screenshot.png",
             "ui_tree.json",
@@ -188,8 +192,8 @@ class TestExamples:
         [log] = code_blocks(page, "jsonl")
         (tmp_path / "meta.json").write_text(meta)
         (tmp_path / "input_log.jsonl").write_text(log)
-        found = validate_recording(tmp_path, Settings())
-        assert [problem.file for problem in errors(found)] == ["recording.mp4"]
+        problems = validate_recording(tmp_path, Settings())
+        assert [problem.file for problem in errors(problems)] == ["recording.mp4"]
 
     def test_the_python_of_the_pages_runs(self, store, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))

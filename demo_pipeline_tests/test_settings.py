@@ -172,10 +172,10 @@ class TestFingerprint:
         later = DatasetSettings.HASHED_WHEN_SET
         before = DatasetSettings().model_dump(mode="json", exclude={*later, "exports"})
         before |= DatasetSettings.REMOVED
-        known = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
-        assert DatasetSettings().fingerprint() == known
-        assert DatasetSettings(min_alignment=1).fingerprint() != known
-        assert DatasetSettings(exclude_steps="incorrect").fingerprint() != known
+        fingerprint = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()
+        assert DatasetSettings().fingerprint() == fingerprint
+        assert DatasetSettings(min_alignment=1).fingerprint() != fingerprint
+        assert DatasetSettings(exclude_steps="incorrect").fingerprint() != fingerprint
 
 
 class TestDocumentation:

@@ -40,9 +40,9 @@ def made_manifest(
         declared_frames=100, key_frames=1, time_base="1/1000", first_pts_s=0.0,
         last_pts_s=seconds, variable_rate=False, mean_fps=10.0,
     )  # fmt: skip
-    told = {"timestamp": "2025-03-04T15:18:16-05:00", **meta}
+    contents = {"timestamp": "2025-03-04T15:18:16-05:00", **meta}
     return RecordingManifest(
-        id=name, name=name, fingerprint="0" * 64, files=tuple(files), meta=told, video=video
+        id=name, name=name, fingerprint="0" * 64, files=tuple(files), meta=contents, video=video
     )
 
 

@@ -59,7 +59,7 @@ def test_nothing_is_sent_to_another_host_without_yes(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("--provider", "openai"), "--endpoint and --model"),
         (("--provider", "oracle"), "--provider is one of"),
@@ -73,10 +73,10 @@ def test_nothing_is_sent_to_another_host_without_yes(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("root")
-def test_a_missing_option_is_named(given, said):
+def test_a_missing_option_is_named(given, message):
     done = call(*given)
     assert done.exit_code == 2
-    assert said in done.output
+    assert message in done.output
 
 
 @pytest.mark.usefixtures("root")

@@ -54,11 +54,11 @@ annotations = st.builds(
 
 
 @given(st.lists(annotations, max_size=25), st.randoms())
-def test_humans_override_models_and_rules_and_disagreements_are_marked(said, order):
-    rows = judged_rows("demo", said, DIGESTS)
-    assert {of_row(row) for row in rows} == set(said)
-    assert len(rows) == len(set(said))  # nothing is lost
-    again = [*said, *said[:3]]
+def test_humans_override_models_and_rules_and_disagreements_are_marked(stored, order):
+    rows = judged_rows("demo", stored, DIGESTS)
+    assert {of_row(row) for row in rows} == set(stored)
+    assert len(rows) == len(set(stored))  # nothing is lost
+    again = [*stored, *stored[:3]]
     order.shuffle(again)
     assert judged_rows("demo", again, DIGESTS) == rows  # order and repetition do not matter
     groups = defaultdict(list)

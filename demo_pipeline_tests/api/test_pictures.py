@@ -40,8 +40,8 @@ def store(root: Path, monkeypatch: pytest.MonkeyPatch) -> dp.NotebookStore:
     return dp.load_store(root / "store")
 
 
-def pixels(shown: Shown) -> np.ndarray:
-    picture = cv2.imdecode(np.frombuffer(shown.data, np.uint8), cv2.IMREAD_COLOR_RGB)
+def pixels(image: Shown) -> np.ndarray:
+    picture = cv2.imdecode(np.frombuffer(image.data, np.uint8), cv2.IMREAD_COLOR_RGB)
     assert picture is not None
     return picture
 

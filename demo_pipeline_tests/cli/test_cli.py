@@ -422,17 +422,17 @@ class TestInspect:
         assert any(re.fullmatch(r"  sft +\d+ records in \w+", line) for line in lines)
 
     @pytest.mark.parametrize(
-        ("name", "said"),
+        ("name", "message"),
         [
             ("bad", "bad is quarantined in events:\n  bad: input_log.jsonl"),
             ("nobody", "no recording nobody in "),
             ("ones", "the nearest id is one; copy its folder there, then `demo-pipeline run ones`"),
         ],
     )
-    def test_inspect_says_why_a_demonstration_is_missing(self, ran, command, name, said):
+    def test_inspect_says_why_a_demonstration_is_missing(self, ran, command, name, message):
         answer = command(ran.place, "inspect", name)
         assert answer.code == 2
-        assert said in answer.out + answer.err
+        assert message in answer.out + answer.err
 
 
 class TestVerbose:
@@ -630,7 +630,7 @@ class TestValidate:
 
 class TestSettings:
     @pytest.mark.parametrize(
-        ("name", "value", "said"),
+        ("name", "value", "message"),
         [
             ("DATASETS__TRAIN_RATIO", "0.95", "add up to at most 1"),
             ("DISCOVERY", '{"wide":', "is not valid JSON; for example DEMO_PIPELINE_DISCOVERY__ST"),
@@ -643,11 +643,11 @@ class TestSettings:
         ],
     )
     def test_an_unusable_setting_is_a_usage_error_that_shows_no_secret(
-        self, place, command, name, value, said
+        self, place, command, name, value, message
     ):
         answer = command(place, "run", **{f"DEMO_PIPELINE_{name}": value})
         assert answer.code == 2
-        assert said in answer.err
+        assert message in answer.err
         assert f"{value}:" not in answer.err
         assert "secret" not in answer.err
 
@@ -658,14 +658,14 @@ class TestSettings:
         assert answer.err.endswith(f"; for example {name}=20\n")
 
     @pytest.mark.parametrize(
-        ("text", "said"), [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")]
+        ("text", "message"), [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")]
     )
-    def test_an_unusable_file_is_a_usage_error(self, place, command, text, said):
+    def test_an_unusable_file_is_a_usage_error(self, place, command, text, message):
         file = place.root / "mine.toml"
         file.write_text(text)
         answer = command(place, "quarantine", DEMO_PIPELINE_CONFIG=str(file))
         assert answer.code == 2
-        assert said in answer.err
+        assert message in answer.err
 
     def test_missing_uploads_are_reported_with_a_remedy(self, place, command):
         (place.root / "uploads").rmdir()

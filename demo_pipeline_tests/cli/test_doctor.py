@@ -34,12 +34,12 @@ class Patient:
         """Runs the command. Returns the exit code, and check → finding."""
         result = CliRunner().invoke(app, ["doctor", "--json", *arguments])
         report = json.loads(result.stdout)
-        found = {finding["check"]: finding for finding in report["findings"]}
-        levels = [finding["level"] for finding in found.values()]
+        findings = {finding["check"]: finding for finding in report["findings"]}
+        levels = [finding["level"] for finding in findings.values()]
         assert report["errors"] == levels.count("error")
         assert report["warnings"] == levels.count("warning")
         assert report["healthy"] is (report["errors"] == 0)
-        return result.exit_code, found
+        return result.exit_code, findings
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
 
 
 def test_an_installation_that_works_is_healthy(patient):
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 0
-    assert {finding["level"] for finding in found.values()} == {"ok"}
-    assert list(found) == ["roots", "outputs", "quarantine", "leftovers", "dagster"]
-    assert "sensor new_uploads" in found["dagster"]["values"]
-    assert "no recording is there yet" in found["roots"]["message"]
-    assert " GB are free at " in found["roots"]["message"]
+    assert {finding["level"] for finding in findings.values()} == {"ok"}
+    assert list(findings) == ["roots", "outputs", "quarantine", "leftovers", "dagster"]
+    assert "sensor new_uploads" in findings["dagster"]["values"]
+    assert "no recording is there yet" in findings["roots"]["message"]
+    assert " GB are free at " in findings["roots"]["message"]
     assert list((patient.root / "store").iterdir()) == []
-    shown = CliRunner().invoke(app, ["doctor"])
-    assert shown.exit_code == 0
-    assert "ok      roots: " in shown.stdout
-    assert len(shown.stdout.splitlines()) == 6
-    assert shown.stdout.endswith("0 errors, 0 warnings\n")
+    printed = CliRunner().invoke(app, ["doctor"])
+    assert printed.exit_code == 0
+    assert "ok      roots: " in printed.stdout
+    assert len(printed.stdout.splitlines()) == 6
+    assert printed.stdout.endswith("0 errors, 0 warnings\n")
 
 
 @pytest.mark.usefixtures("patient")
@@ -84,24 +84,24 @@ def test_roots_that_cannot_be_used_are_errors(patient):
     for name in ("uploads", "store"):
         (patient.root / name).rmdir()
     (patient.root / "store").write_text("a file")
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 1
-    roots = found["roots"]
+    roots = findings["roots"]
     assert roots["level"] == "error"
     assert roots["values"]["uploads"]["level"] == roots["values"]["store"]["level"] == "error"
     assert "no such folder" in roots["message"]
     assert "cannot be written to: Not a directory; " in roots["message"]
-    assert list(found) == ["roots", "dagster"]  # the other checks need a store
+    assert list(findings) == ["roots", "dagster"]  # the other checks need a store
 
 
 def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monkeypatch):
     for name in ("STORE", "CACHE"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(patient.root / ("long" * 100)))
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 1
-    assert "OSError; name another place" in found["roots"]["message"]
-    assert "cannot be written to: File name too long; " in found["roots"]["message"]
-    assert found["dagster"]["level"] == "ok"
+    assert "OSError; name another place" in findings["roots"]["message"]
+    assert "cannot be written to: File name too long; " in findings["roots"]["message"]
+    assert findings["dagster"]["level"] == "ok"
 
 
 def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch):
@@ -113,10 +113,10 @@ def test_quarantined_demonstrations_are_a_warning(patient):
     store = Workspace.open(Settings()).store
     problem = Problem("torn", "meta.json", "is torn")
     quarantine_demonstration(store, "one", "events", None, [problem])
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 0
-    assert found["quarantine"]["level"] == "warning"
-    assert found["quarantine"]["values"] == {"quarantined": 1}
+    assert findings["quarantine"]["level"] == "warning"
+    assert findings["quarantine"]["values"] == {"quarantined": 1}
     assert patient.doctor("--strict")[0] == 1
 
 
@@ -156,37 +156,37 @@ def test_a_home_without_limits_for_runs_is_a_warning(patient):
 
 def test_a_broken_instance_is_an_error_and_no_crash(patient):
     (patient.root / "home" / "dagster.yaml").write_text("nonsense: [")
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 1
-    assert found["dagster"]["level"] == "error"
-    assert found["dagster"]["values"]["instance"]["level"] == "error"
+    assert findings["dagster"]["level"] == "error"
+    assert findings["dagster"]["values"]["instance"]["level"] == "error"
 
 
 def test_a_daemon_is_missed_when_it_is_expected(patient):
     assert patient.doctor()[1]["dagster"]["level"] == "ok"
-    code, found = patient.doctor("--expect-daemon")
+    code, findings = patient.doctor("--expect-daemon")
     assert code == 1
-    assert found["dagster"]["level"] == "error"
-    assert "never seen" in found["dagster"]["message"]
+    assert findings["dagster"]["level"] == "error"
+    assert "never seen" in findings["dagster"]["message"]
 
 
 def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(seaweedfs_url, patient, monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{seaweedfs_url}/store")
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 0
-    assert found["roots"]["level"] == "ok"
-    assert "the document with the splits can be read" in found["outputs"]["message"]
+    assert findings["roots"]["level"] == "ok"
+    assert "the document with the splits can be read" in findings["outputs"]["message"]
     bucket = Bucket(seaweedfs_url, patient.root)
     assert list(bucket.listing()) == []
     torn = patient.root / "torn.json"
     torn.write_text("{")
     bucket.put(f"store/{SPLIT_MEMORY}", torn)
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 1
-    assert found["outputs"]["level"] == "error"
-    assert SPLIT_MEMORY in found["outputs"]["message"]
+    assert findings["outputs"]["level"] == "error"
+    assert SPLIT_MEMORY in findings["outputs"]["message"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setattr("demo_pipeline.store.bucket._CALLS", 1)  # retries take 15 s
-    code, found = patient.doctor()
+    code, findings = patient.doctor()
     assert code == 1
-    assert found["roots"]["values"]["store"]["level"] == "error"
+    assert findings["roots"]["values"]["store"]["level"] == "error"

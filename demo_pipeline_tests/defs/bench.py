@@ -61,15 +61,15 @@ class Bench:
 
     def files(self) -> dict[str, dict[str, bytes]]:
         """Returns the content of every file of every committed output, by output and path."""
-        found = {}
+        contents = {}
         for output in self.workspace.store.outputs():
             folder = self.workspace.store.open(output)[0]
-            found[output] = snapshot(folder)
-        return found
+            contents[output] = snapshot(folder)
+        return contents
 
 
 @contextmanager
-def bench(
+def open_bench(
     root: Path,
     *,
     kept: bool = False,
@@ -123,51 +123,53 @@ class Ticked:
         return [request.partition_key for request in self.requests]
 
 
-def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
+def ticked(bench: Bench, sensor: str, cursor: str | None = None) -> Ticked:
     """Evaluates a sensor once.
 
     Partitions that the sensor requests are registered, as by the daemon, but no run is launched.
     """
-    definition = made.definitions.resolve_sensor_def(sensor)
+    definition = bench.definitions.resolve_sensor_def(sensor)
     with dg.build_sensor_context(
-        instance=made.instance,
+        instance=bench.instance,
         cursor=cursor,
-        resources={"roots": roots_resource(made.settings)},
-        definitions=made.definitions,
+        resources={"roots": roots_resource(bench.settings)},
+        definitions=bench.definitions,
     ) as context:
-        said = definition(context)
-    if isinstance(said, dg.SkipReason):
-        return Ticked(said.skip_message or "", (), cursor)
-    if isinstance(said, dg.RunRequest):
-        return Ticked("", (said,), cursor)
-    assert isinstance(said, dg.SensorResult)
-    for one in said.dynamic_partitions_requests or []:
-        assert isinstance(one, dg.AddDynamicPartitionsRequest)
-        made.instance.add_dynamic_partitions(one.partitions_def_name, list(one.partition_keys))
-    why = said.skip_reason.skip_message if said.skip_reason else ""
-    return Ticked(why or "", tuple(said.run_requests or ()), said.cursor)
+        result = definition(context)
+    if isinstance(result, dg.SkipReason):
+        return Ticked(result.skip_message or "", (), cursor)
+    if isinstance(result, dg.RunRequest):
+        return Ticked("", (result,), cursor)
+    assert isinstance(result, dg.SensorResult)
+    for request in result.dynamic_partitions_requests or []:
+        assert isinstance(request, dg.AddDynamicPartitionsRequest)
+        keys = list(request.partition_keys)
+        bench.instance.add_dynamic_partitions(request.partitions_def_name, keys)
+    why = result.skip_reason.skip_message if result.skip_reason else ""
+    return Ticked(why or "", tuple(result.run_requests or ()), result.cursor)
 
 
-def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
+def launched(bench: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
     """Executes the run that the daemon would launch for a request."""
-    return made.run(job, request.partition_key, **request.tags)
+    return bench.run(job, request.partition_key, **request.tags)
 
 
-def cancel(made: Bench, request: dg.RunRequest) -> None:
+def cancel(bench: Bench, request: dg.RunRequest) -> None:
     """Records a run for a request that a person cancelled before it started."""
     key = {PARTITION_TAG: str(request.partition_key)}
-    job = made.definitions.resolve_job_def("process_demonstration")
-    run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
-    made.instance.report_run_canceled(run)
+    job = bench.definitions.resolve_job_def("process_demonstration")
+    run = bench.instance.create_run_for_job(job, tags={**request.tags, **key})
+    bench.instance.report_run_canceled(run)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:
     """Returns the materializations of a run by asset and partition."""
-    found = {}
+    materializations = {}
     for event in result.get_asset_materialization_events():
-        one = event.step_materialization_data.materialization
-        found[one.asset_key.path[-1], one.partition] = one
-    return found
+        materialization = event.step_materialization_data.materialization
+        asset = materialization.asset_key.path[-1]
+        materializations[asset, materialization.partition] = materialization
+    return materializations
 
 
 def values(materialization: dg.AssetMaterialization) -> dict[str, Any]:
@@ -176,14 +178,15 @@ def values(materialization: dg.AssetMaterialization) -> dict[str, Any]:
 
 def verdicts(result: Result) -> dict[str, dg.AssetCheckEvaluation]:
     """Returns the evaluations of checks in a run by the name of the check."""
-    return {one.check_name: one for one in result.get_asset_check_evaluations()}
+    evaluations = result.get_asset_check_evaluations()
+    return {evaluation.check_name: evaluation for evaluation in evaluations}
 
 
 def failures(result: Result) -> dict[str, Any]:
     """Returns the data of the failures in a run by stage."""
-    found = {}
+    failures_by_stage = {}
     for event in result.get_step_failure_events():
         data = event.step_failure_data
         assert data.user_failure_data is not None, data.error
-        found[str(event.step_key)] = data.user_failure_data
-    return found
+        failures_by_stage[str(event.step_key)] = data.user_failure_data
+    return failures_by_stage

@@ -18,7 +18,7 @@ from dagster_graphql.cli import execute_query
 from demo_pipeline.defs.partitions import PARTITION_TAG
 from demo_pipeline.runs.stages import STAGES
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
-from demo_pipeline_tests.defs.bench import bench
+from demo_pipeline_tests.defs.bench import open_bench
 
 # Dagster itself calls functions that it has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -40,9 +40,9 @@ mutation($params: LaunchBackfillParams!) {
 def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceProcessContext]:
     """A code location over an empty store, with registered demonstrations."""
     root = tmp_path_factory.mktemp("location")
-    with bench(root, kept=True) as made:
-        made.instance.add_dynamic_partitions("demonstrations", DEMONSTRATIONS)
-        settings = made.settings.model_dump_json()
+    with open_bench(root, kept=True) as bench:
+        bench.instance.add_dynamic_partitions("demonstrations", DEMONSTRATIONS)
+        settings = bench.settings.model_dump_json()
         file = root / "defs.py"
         file.write_text(
             "from demo_pipeline.defs import build_defs\n"
@@ -51,7 +51,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceProc
         )
         (root / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
         target = PythonFileTarget(str(file), None, str(root), "demo_pipeline")
-        with WorkspaceProcessContext(made.instance, target) as context:
+        with WorkspaceProcessContext(bench.instance, target) as context:
             yield context
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.defs.partitions import FORCE_TAG
-from demo_pipeline_tests.defs.bench import bench
+from demo_pipeline_tests.defs.bench import open_bench
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
 SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - not a real password
@@ -25,23 +25,23 @@ def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
 ):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with bench(tmp_path, kept=True, captured=True) as made:
-        upload(recording, made.uploads, "good")
-        assert made.process("good").success
+    with open_bench(tmp_path, kept=True, captured=True) as bench:
+        upload(recording, bench.uploads, "good")
+        assert bench.process("good").success
         for number, (spoil, _, _) in enumerate(BREAKING.values()):
-            spoil(upload(recording, made.uploads, f"bad{number}"))
-            assert not made.process(f"bad{number}").success
-        assert made.run("build_datasets").success
-    said = [*(tmp_path / "store").rglob("manifest.json")]
-    said += [*(tmp_path / "store" / "quarantine").rglob("*")]
+            spoil(upload(recording, bench.uploads, f"bad{number}"))
+            assert not bench.process(f"bad{number}").success
+        assert bench.run("build_datasets").success
+    private_files = [*(tmp_path / "store").rglob("manifest.json")]
+    private_files += [*(tmp_path / "store" / "quarantine").rglob("*")]
     home = list((tmp_path / "home").rglob("*"))
     assert any(path.suffix == ".db" for path in home)
     for canary in (SECRET, TYPED):
         assert holding(home, canary) == []
-        assert holding(said, canary) == []
+        assert holding(private_files, canary) == []
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
-    shown = capfd.readouterr()
-    logged = f"{shown.out}\n{shown.err}\n{caplog.text}"
+    captured = capfd.readouterr()
+    logged = f"{captured.out}\n{captured.err}\n{caplog.text}"
     assert SECRET not in logged
     assert TYPED not in logged
     assert holding(tmp_path.rglob("*"), SECRET) == []
@@ -54,11 +54,11 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     def build(*_: object) -> dict[str, object]:
         raise ValueError(f"cannot place {TYPED!r}") from LookupError(TYPED)
 
-    with bench(tmp_path, kept=True) as made:
-        upload(recording, made.uploads, "one")
-        made.process("one")
+    with open_bench(tmp_path, kept=True) as bench:
+        upload(recording, bench.uploads, "one")
+        bench.process("one")
         monkeypatch.setattr("demo_pipeline.runs.graph.run_checks", build)
-        result = made.run("process_demonstration", "one", ["actions"], **{FORCE_TAG: "true"})
+        result = bench.run("process_demonstration", "one", ["actions"], **{FORCE_TAG: "true"})
     [event] = result.get_step_failure_events()
     assert isinstance(event, dg.DagsterEvent)
     failure = event.step_failure_data.user_failure_data

@@ -11,7 +11,14 @@ from demo_pipeline.problems import Problem, errors
 from demo_pipeline.runs.stages import datasets_job_stages, is_built, training_exports
 from demo_pipeline.runs.validation import validate
 from demo_pipeline.settings import DatasetSettings, Settings
-from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    failures,
+    materialized,
+    open_bench,
+    values,
+    verdicts,
+)
 from demo_pipeline_tests.uploads import upload
 
 KINDS = {"osworld_quests": "osworld", "trajectory_index": "dataset"}
@@ -25,45 +32,45 @@ PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("datasets")) as made:
+    with open_bench(tmp_path_factory.mktemp("datasets")) as bench:
         for key in ("one", "two"):
-            upload(recording, made.uploads, key)
-            assert made.process(key).success
-        assert made.run("build_datasets").success
-        yield made
+            upload(recording, bench.uploads, key)
+            assert bench.process(key).success
+        assert bench.run("build_datasets").success
+        yield bench
 
 
 def test_every_dataset_is_valid_and_says_what_it_holds(built):
-    made = materialized(built.run("build_datasets"))
+    materializations = materialized(built.run("build_datasets"))
     for stage in EXPORTERS:
-        shown = values(made[stage.name, None])
-        assert shown["outcome"] == "unchanged"
-        assert shown["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
+        metadata = values(materializations[stage.name, None])
+        assert metadata["outcome"] == "unchanged"
+        assert metadata["left_out"] == {"broken": 0, "private": 0, "quarantined": 0}
         export = training_exports().get(stage.name)
         kind = export.name if export else KINDS[stage.name]
-        assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
-    assert values(made["sft_samples", None])["samples"] == 3
-    assert values(made["trajectory_index", None])["trajectories"] == 2
+        assert errors(validate(Path(metadata["path"]), kind, built.settings)) == []
+    assert values(materializations["sft_samples", None])["samples"] == 3
+    assert values(materializations["trajectory_index", None])["trajectories"] == 2
 
 
 def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built):
     result = built.run("build_datasets")
-    made = materialized(result)
+    materializations = materialized(result)
     rates = {"pointer_actions": 4, "leaks": 0, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}
     for name in ("trajectory_index", "dataset_statistics"):
-        shown = values(made[name, None])
-        assert {key: shown[key] for key in rates} == rates
+        metadata = values(materializations[name, None])
+        assert {key: metadata[key] for key in rates} == rates
     assert verdicts(result)["leak_rate"].passed
 
 
 @pytest.mark.parametrize("stage", EXPORTERS, ids=lambda stage: stage.name)
 def test_without_a_trajectory_the_failure_names_the_next_step(tmp_path, stage):
-    with bench(tmp_path) as made:
-        result = made.run("build_datasets", only=(stage.name,))
-        said = failures(result)[stage.name].description
-        assert "no trajectory is committed yet" in said
-        assert "demo-pipeline run" in said
-        assert made.workspace.store.outputs() == []
+    with open_bench(tmp_path) as bench:
+        result = bench.run("build_datasets", only=(stage.name,))
+        message = failures(result)[stage.name].description
+        assert "no trajectory is committed yet" in message
+        assert "demo-pipeline run" in message
+        assert bench.workspace.store.outputs() == []
 
 
 def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypatch):
@@ -77,10 +84,10 @@ def test_a_failed_check_is_shown_and_keeps_the_last_good_version(built, monkeypa
     strict = replace(built, settings=settings, definitions=build_defs(settings))
     before = built.workspace.store.current("dataset")
     result = strict.run("build_datasets", only=("trajectory_index",))
-    said = failures(result)["trajectory_index"]
-    assert "the last good version is kept" in said.description
-    assert "index.json:7" in said.description
-    assert said.metadata["found"].records[0].data["what to do"] == "look at it"
+    failure = failures(result)["trajectory_index"]
+    assert "the last good version is kept" in failure.description
+    assert "index.json:7" in failure.description
+    assert failure.metadata["found"].records[0].data["what to do"] == "look at it"
     verdict = verdicts(result)["desktopd_dataset"]
     assert not verdict.passed
     assert verdict.description == str(PROBLEM)

@@ -31,9 +31,9 @@ ASSETS = [*CHAIN, SHEETS, TRIAGE, *DATASETS, STATISTICS, *OBSERVED]
 def definitions(tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
     root = tmp_path_factory.mktemp("roots")
     settings = Settings(uploads=str(root / "uploads"), store=str(root / "store"))
-    made = build_defs(settings)
+    definitions = build_defs(settings)
     assert list(root.iterdir()) == []  # loading the definitions writes nothing
-    return made
+    return definitions
 
 
 @pytest.fixture(scope="module")
@@ -84,22 +84,26 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs):
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    made_of = {
-        made: {name for name, of in parents.items() if made in of}
-        for made in ("trajectories", "records", SHEETS, TRIAGE)
+    children = {
+        parent: {name for name, inputs in parents.items() if parent in inputs}
+        for parent in ("trajectories", "records", SHEETS, TRIAGE)
     }
-    assert made_of["trajectories"] == {"redactions", "annotations", "records", SHEETS, TRIAGE}
-    assert made_of["records"] == {*DATASETS}
-    assert made_of[SHEETS] == made_of[TRIAGE] == set()
-    assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
+    assert children["trajectories"] == {"redactions", "annotations", "records", SHEETS, TRIAGE}
+    assert children["records"] == {*DATASETS}
+    assert children[SHEETS] == children[TRIAGE] == set()
+    assert {name for name, inputs in parents.items() if "osworld_tasks" in inputs} == {
+        "trajectories"
+    }
     assert parents["osworld_tasks"] == set()
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
 def test_parquet_assets_show_their_columns_with_types_and_meaning(specs):
-    shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
+    with_columns = {
+        name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata
+    }
     without = {"raw_recordings", "records"}
-    assert shown == set(CHAIN) - without | {TRIAGE, "osworld_tasks"}
+    assert with_columns == set(CHAIN) - without | {TRIAGE, "osworld_tasks"}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -153,8 +157,8 @@ def test_a_custom_sensor_can_be_added(tmp_path):
         """Stands for a sensor that notifies a user of failures."""
 
     settings = Settings(uploads=str(tmp_path / "uploads"), store=str(tmp_path / "store"))
-    made = build_defs(settings, [tell])
-    assert made.resolve_sensor_def("tell").name == "tell"
+    definitions = build_defs(settings, [tell])
+    assert definitions.resolve_sensor_def("tell").name == "tell"
 
 
 def test_definitions_validate_as_a_whole(definitions):

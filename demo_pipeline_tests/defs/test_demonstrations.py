@@ -18,98 +18,106 @@ from demo_pipeline.runs.graph import Graph
 from demo_pipeline.runs.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.runs.results import BuildResult
 from demo_pipeline.runs.stages import STAGE_BY_NAME, STAGES
-from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    failures,
+    materialized,
+    open_bench,
+    values,
+    verdicts,
+)
 
 
 @pytest.fixture
-def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
-    with bench(tmp_path, source=made_root) as opened:
+def bench(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    with open_bench(tmp_path, source=made_root) as opened:
         yield opened
 
 
-def test_every_stage_says_what_it_made_and_what_its_checks_compared(made):
-    shutil.rmtree(made.settings.store)
-    result = made.process("first")
+def test_every_stage_says_what_it_made_and_what_its_checks_compared(bench):
+    shutil.rmtree(bench.settings.store)
+    result = bench.process("first")
     assert result.success
-    said = materialized(result)
-    assert {name for name, key in said if key == "first"} == STAGE_BY_NAME.keys()
-    told = values(said["trajectories", "first"])
-    assert (told["outcome"], told["steps"]) == ("made", 4)
-    assert said["actions", "first"].tags is not None
-    current = made.workspace.store.current("actions/first")
+    materializations = materialized(result)
+    assert {name for name, key in materializations if key == "first"} == STAGE_BY_NAME.keys()
+    metadata = values(materializations["trajectories", "first"])
+    assert (metadata["outcome"], metadata["steps"]) == ("made", 4)
+    assert materializations["actions", "first"].tags is not None
+    current = bench.workspace.store.current("actions/first")
     assert current is not None
-    assert said["actions", "first"].tags["dagster/data_version"] == current.content[:16]
-    found = verdicts(result)
-    checks = [check.name for stage in STAGES for check in stage.checks]
-    assert sorted(found) == sorted(checks)
+    assert materializations["actions", "first"].tags["dagster/data_version"] == current.content[:16]
+    evaluations = verdicts(result)
+    checks: list[str] = []
+    for stage in STAGES:
+        checks += [check.name for check in stage.checks]
+    assert sorted(evaluations) == sorted(checks)
     assert len(checks) <= 17  # a check per kind of question, and the check of the redactions
-    assert {one.partition for one in found.values()} == {"first"}
-    assert re.match(r"no problem in \d\d+ lines, ", found["events_schema"].description or "")
+    assert {evaluation.partition for evaluation in evaluations.values()} == {"first"}
+    assert re.match(r"no problem in \d\d+ lines, ", evaluations["events_schema"].description or "")
 
 
-def test_what_is_up_to_date_is_not_built_and_says_so(made):
-    before = made.files()
-    result = made.process("first")
+def test_what_is_up_to_date_is_not_built_and_says_so(bench):
+    before = bench.files()
+    result = bench.process("first")
     assert result.success
-    told = {name: values(one)["outcome"] for (name, _), one in materialized(result).items()}
-    assert set(told.values()) == {"unchanged"}
-    assert made.files() == before
-    forced = made.process("first", **{"demo_pipeline/force": "true"})
-    assert {values(one)["outcome"] for one in materialized(forced).values()} == {"made"}
-    assert made.files() == before
+    assert {values(asset)["outcome"] for asset in materialized(result).values()} == {"unchanged"}
+    assert bench.files() == before
+    forced = bench.process("first", **{"demo_pipeline/force": "true"})
+    assert {values(asset)["outcome"] for asset in materialized(forced).values()} == {"made"}
+    assert bench.files() == before
 
 
-def test_a_refused_demonstration_says_why_where_people_look(made):
-    (made.uploads / "first" / LOG).write_text("no json\n" * 3)
-    result = made.process("first")
+def test_a_refused_demonstration_says_why_where_people_look(bench):
+    (bench.uploads / "first" / LOG).write_text("no json\n" * 3)
+    result = bench.process("first")
     assert not result.success
     [(stage, failure)] = failures(result).items()
     assert stage == "events"
-    record = read_quarantine(made.workspace.store, "first")
+    record = read_quarantine(bench.workspace.store, "first")
     assert record is not None
     sentence = str(record.known_problems()[0])
     assert sentence.startswith(f"first: {LOG}:1: ")
     assert (failure.description or "").startswith(sentence)
     [observed] = result.get_asset_observation_events()
-    said = observed.asset_observation_data.asset_observation
-    assert (said.asset_key.path, said.partition) == (["events"], "first")
-    assert said.description == failure.description
+    observation = observed.asset_observation_data.asset_observation
+    assert (observation.asset_key.path, observation.partition) == (["events"], "first")
+    assert observation.description == failure.description
     verdict = verdicts(result)["events_schema"]
     assert (verdict.passed, verdict.partition) == (False, "first")
     assert verdict.description == failure.description
     assert {name for name, _ in materialized(result)} == {"raw_recordings"}
-    assert made.process("second").success
+    assert bench.process("second").success
 
 
-def test_a_defect_of_ours_is_quarantined_without_its_message(made):
+def test_a_defect_of_ours_is_quarantined_without_its_message(bench):
     def build(*_: object) -> dict[str, int]:
         raise ZeroDivisionError("typed text")
 
     broken = replace(STAGE_BY_NAME["actions"], build=build, code_version="0")
     asset = demonstrations.demonstration_asset(broken)
-    result = _materialize(made, asset, "first")
+    result = _materialize(bench, asset, "first")
     assert not result.success
     [failure] = failures(result).values()
     assert "a defect of the pipeline stopped actions of first" in failure.description
     assert "typed text" not in str(failure)
-    [record] = list_quarantine(made.workspace.store)
+    [record] = list_quarantine(bench.workspace.store)
     assert record.problems[0]["code"] == "run_crashed"
 
 
-def _materialize(made: Bench, asset: dg.AssetsDefinition, key: str) -> dg.ExecuteInProcessResult:
-    made.instance.add_dynamic_partitions("demonstrations", [key])
+def _materialize(bench: Bench, asset: dg.AssetsDefinition, key: str) -> dg.ExecuteInProcessResult:
+    bench.instance.add_dynamic_partitions("demonstrations", [key])
     return dg.materialize(
         [asset],
         partition_key=key,
-        instance=made.instance,
-        resources=made.definitions.resources,
+        instance=bench.instance,
+        resources=bench.definitions.resources,
         raise_on_error=False,
     )
 
 
 @pytest.mark.parametrize(("failing", "success"), [(2, True), (9, False)])
 def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
-    made, monkeypatch, failing, success
+    bench, monkeypatch, failing, success
 ):
     attempts = 0
     build = Graph.build
@@ -123,33 +131,33 @@ def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
 
     monkeypatch.setattr(Graph, "build", build_later)
     monkeypatch.setattr("demo_pipeline.defs.reporting.RETRY_SECONDS", (0, 0, 0))
-    made.instance.add_dynamic_partitions("demonstrations", ["first"])
-    result = made.run("process_demonstration", "first", ["actions"])
+    bench.instance.add_dynamic_partitions("demonstrations", ["first"])
+    result = bench.run("process_demonstration", "first", ["actions"])
     assert result.success is success
     assert attempts == (failing + 1 if success else 4)
     if not success:
         [failure] = failures(result).values()
         assert failure.description == "No space left on device; tried 4 times"
-    assert list_quarantine(made.workspace.store) == []
+    assert list_quarantine(bench.workspace.store) == []
 
 
-def test_a_key_that_is_no_id_and_a_missing_input_are_told(made):
-    made.instance.add_dynamic_partitions("demonstrations", ["../up", "first"])
-    [failure] = failures(made.run("process_demonstration", "../up", ["events"])).values()
+def test_a_key_that_is_no_id_and_a_missing_input_are_told(bench):
+    bench.instance.add_dynamic_partitions("demonstrations", ["../up", "first"])
+    [failure] = failures(bench.run("process_demonstration", "../up", ["events"])).values()
     assert "is not a demonstration id" in failure.description
-    shutil.rmtree(made.settings.store)
-    [failure] = failures(made.run("process_demonstration", "first", ["events"])).values()
+    shutil.rmtree(bench.settings.store)
+    [failure] = failures(bench.run("process_demonstration", "first", ["events"])).values()
     assert "recordings/first" in failure.description
     assert "--select raw_recordings --partition first" in failure.description
-    assert list_quarantine(made.workspace.store) == []
+    assert list_quarantine(bench.workspace.store) == []
 
 
-def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(made):
-    (made.uploads / "first" / META).write_text("{")
-    made.process("first")
-    [failure] = failures(made.run("process_demonstration", "first", ["actions"])).values()
+def test_later_stages_of_a_quarantined_demonstration_refuse_with_its_reason(bench):
+    (bench.uploads / "first" / META).write_text("{")
+    bench.process("first")
+    [failure] = failures(bench.run("process_demonstration", "first", ["actions"])).values()
     assert META in failure.description
-    [record] = list_quarantine(made.workspace.store)
+    [record] = list_quarantine(bench.workspace.store)
     assert record.stage == "raw_recordings"
 
 

@@ -53,7 +53,7 @@ def recording(tmp_path: Path) -> Path:
         think(2.5),
         drag("Form/title bar", 60, 40),
     )
-    told = replace(
+    documented = replace(
         script(*acts),
         title="Find Kendrick Lamar concert tickets",
         app="StubHub",
@@ -62,12 +62,12 @@ def recording(tmp_path: Path) -> Path:
         timestamp="2025-03-04T15:18:16.813394600-05:00",
     )
     folder = tmp_path / ID
-    write_recording(folder, told, SMALL)
+    write_recording(folder, documented, SMALL)
     return folder
 
 
 @pytest.fixture
-def made(tmp_path: Path, seaweedfs_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path: Path, seaweedfs_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Uploads and store in one bucket of a real S3 server."""
     monkeypatch.setattr(upload_sensor, "_settled", {})
     (tmp_path / "tasks").mkdir()
@@ -98,21 +98,21 @@ def test_the_recording_has_the_documented_keys_alone(recording):
     assert meta["quest"].keys() == QUEST_KEYS
 
 
-def test_a_documented_upload_in_a_bucket_becomes_datasets(made, recording, tmp_path):
+def test_a_documented_upload_in_a_bucket_becomes_datasets(bench, recording, tmp_path):
     """The sensor, the run and the datasets read from a bucket and write to it."""
-    made.catalogue()
-    uploads = Bucket(made.settings.uploads, tmp_path / "other_cache")
-    assert ticked(made, "new_uploads").keys == []
+    bench.catalogue()
+    uploads = Bucket(bench.settings.uploads, tmp_path / "other_cache")
+    assert ticked(bench, "new_uploads").keys == []
     for name in (META_FILE, VIDEO_FILE, LOG_FILE):
         uploads.put(f"{ID}/{name}", recording / name)
-    found = ticked(made, "new_uploads")
-    if not found.keys:  # the first evaluation may have seen an incomplete upload
-        found = ticked(made, "new_uploads", found.cursor)
-    assert found.keys == [ID]
-    assert launched(made, found.requests[0]).success
-    assert made.run("build_datasets").success
+    evaluation = ticked(bench, "new_uploads")
+    if not evaluation.keys:  # the first evaluation may have seen an incomplete upload
+        evaluation = ticked(bench, "new_uploads", evaluation.cursor)
+    assert evaluation.keys == [ID]
+    assert launched(bench, evaluation.requests[0]).success
+    assert bench.run("build_datasets").success
 
-    store = made.workspace.store
+    store = bench.workspace.store
     dataset = store.open("dataset")[0]
     assert errors(validate_dataset(dataset)) == []
     [entry] = json.loads((dataset / "index.json").read_text())["trajectories"]
@@ -133,4 +133,4 @@ def test_a_documented_upload_in_a_bucket_becomes_datasets(made, recording, tmp_p
     assert errors(validate_cudag(folder)) == []
     # The last record, `terminate`, is not made of a step.
     assert len(read_lines(folder / "train.jsonl")) == len(samples) + 1
-    assert ticked(made, "new_uploads", found.cursor).keys == []
+    assert ticked(bench, "new_uploads", evaluation.cursor).keys == []

@@ -11,6 +11,6 @@ def test_a_defect_is_named_without_its_message():
     typed = "correct-horse"
     with pytest.raises(DefectError) as caught, redacted_errors("actions", "d1"):
         raise KeyError(typed)
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "KeyError: a defect of the pipeline stopped actions of d1" in shown
-    assert typed not in shown
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "KeyError: a defect of the pipeline stopped actions of d1" in printed
+    assert typed not in printed

@@ -17,8 +17,8 @@ CANARY = "Zaunkoenig-7261"
 def tell(context: dg.OpExecutionContext) -> None:
     key = context.run.tags["dagster/partition"]
     context.log.info("%s %s", CANARY, key)
-    told = {"text": f"{CANARY} {key}"}
-    context.log_event(dg.AssetMaterialization("triage", partition=key, metadata=told))
+    metadata = {"text": f"{CANARY} {key}"}
+    context.log_event(dg.AssetMaterialization("triage", partition=key, metadata=metadata))
 
 
 @dg.job
@@ -32,13 +32,15 @@ def holding(home: Path, text: str) -> list[str]:
     Bytes of databases are not searched, because SQLite keeps the bytes of deleted rows until other
     rows replace them.
     """
-    found = []
+    places = []
     for path in home.rglob("*"):
         if path.suffix == ".db":
-            found += [f"{path.name}: {row}" for row in rows(path) if text in row]
-        elif path.is_file() and not path.name.endswith((".db-wal", ".db-shm")):
-            found += [str(path.relative_to(home))] if text.encode() in path.read_bytes() else []
-    return found
+            places += [f"{path.name}: {row}" for row in rows(path) if text in row]
+            continue
+        is_database_log = path.name.endswith((".db-wal", ".db-shm"))
+        if path.is_file() and not is_database_log and text.encode() in path.read_bytes():
+            places.append(str(path.relative_to(home)))
+    return places
 
 
 def rows(database: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ from demo_pipeline.recording.recording_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
-from demo_pipeline_tests.defs.bench import Bench, Result, bench
+from demo_pipeline_tests.defs.bench import Bench, Result, open_bench
 from demo_pipeline_tests.files.test_shown_text import tokens
 from demo_pipeline_tests.sample_workspace import live_in
 from demo_pipeline_tests.uploads import upload
@@ -54,10 +54,10 @@ def hostile(recording: Path, uploads: Path) -> None:
 def ran(
     tmp_path_factory: pytest.TempPathFactory, recording: Path
 ) -> Iterator[tuple[Bench, list[Result]]]:
-    with bench(tmp_path_factory.mktemp("hostile")) as made:
-        hostile(recording, made.uploads)
-        results = [made.process("odd"), made.process("bad")]
-        yield made, [*results, made.run("build_datasets")]
+    with open_bench(tmp_path_factory.mktemp("hostile")) as bench:
+        hostile(recording, bench.uploads)
+        results = [bench.process("odd"), bench.process("bad")]
+        yield bench, [*results, bench.run("build_datasets")]
 
 
 def markdown_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
@@ -94,19 +94,23 @@ def shown_in(result: Result) -> tuple[list[str], list[str]]:
             continue
         rendered += markdown_of(metadata)
         texts += cells_of(metadata)
-        texts += [str(one.value) for one in metadata.values()]
+        texts += [str(value.value) for value in metadata.values()]
     return rendered, texts
 
 
 def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(ran):
-    found = [shown_in(result) for result in ran[1]]
-    rendered = [text for texts, _ in found for text in texts]
+    rendered: list[str] = []
+    plain: list[str] = []
+    for result in ran[1]:
+        markdown, others = shown_in(result)
+        rendered += markdown
+        plain += others
     assert rendered
-    assert any("meta.json" in text for _, texts in found for text in texts)
+    assert any("meta.json" in text for text in plain)
     for text in rendered:
         assert not {token.type for token in tokens(text)} & MARKUP, text[:500]
         assert "evil" not in text
-    for text in (*rendered, *(text for _, texts in found for text in texts)):
+    for text in (*rendered, *plain):
         assert not UNSEEN.search(text), text[:500]
 
 
@@ -157,14 +161,14 @@ def own_log() -> Iterator[None]:
     ids=lambda words: " ".join(words)[:20].strip("'\x1b"),
 )
 def test_no_command_prints_a_control_sequence(ran, words, monkeypatch, capfd):
-    made = ran[0]
-    live_in(made.uploads.parent, monkeypatch)
-    (made.uploads.parent / "home/dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    monkeypatch.chdir(made.uploads)
+    bench = ran[0]
+    live_in(bench.uploads.parent, monkeypatch)
+    (bench.uploads.parent / "home/dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    monkeypatch.chdir(bench.uploads)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", *words])
     with pytest.raises(SystemExit):
         main()
-    shown = capfd.readouterr()
-    lines = f"{shown.out}{shown.err}"
+    captured = capfd.readouterr()
+    lines = f"{captured.out}{captured.err}"
     assert len(lines) > 20
     assert not UNSEEN.search(lines)

@@ -14,14 +14,14 @@ from dagster._daemon.types import DaemonHeartbeat
 from demo_pipeline.defs import build_defs, instance_health
 from demo_pipeline.runs.health import Finding, HealthLevel
 from demo_pipeline.runs.run_locks import lock_folder
-from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.bench import Bench, open_bench
 
 NOW = 1_800_000_000.0
 
 
 @pytest.fixture
 def instance_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    with bench(tmp_path, kept=True) as opened:
+    with open_bench(tmp_path, kept=True) as opened:
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
         (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
         yield opened

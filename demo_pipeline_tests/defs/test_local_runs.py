@@ -24,42 +24,42 @@ from demo_pipeline.runs.pool import Pool, WorkersError
 from demo_pipeline.runs.results import Status
 from demo_pipeline.runs.run_locks import dead_runs, held, lock_folder
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
-from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.bench import Bench, open_bench
 from demo_pipeline_tests.defs.daemon import open_runs
 
 WORK = "demo_pipeline_tests.defs.pool_work"
 
 
 @pytest.fixture
-def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """A workspace with two built demonstrations, and a DAGSTER_HOME that workers can open."""
     home = tmp_path / "home"
-    with bench(tmp_path, source=made_root, kept=True) as opened:
+    with open_bench(tmp_path, source=made_root, kept=True) as opened:
         (home / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
         monkeypatch.setenv("DAGSTER_HOME", str(home))
         opened.catalogue()
         yield opened
 
 
-def local_runs(made: Bench, workers: int) -> LocalRuns:
+def local_runs(bench: Bench, workers: int) -> LocalRuns:
     return LocalRuns(
-        made.workspace, Path(made.instance.root_directory), workers, command="a command"
+        bench.workspace, Path(bench.instance.root_directory), workers, command="a command"
     )
 
 
-def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
-    (made.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
+def test_each_demonstration_has_a_run_and_the_datasets_follow(bench):
+    (bench.uploads / "second" / "input_log.jsonl").write_text("{torn\n")
     ids = ["first", "second"]
-    with closing(local_runs(made, 2)) as runs:
+    with closing(local_runs(bench, 2)) as runs:
         assert runs.prepare(ids) == set()
-        results = {one.demonstration: one for one in runs.process(ids)}
+        results = {result.demonstration: result for result in runs.process(ids)}
         built = runs.build_datasets()
     assert results["first"].status is Status.BUILT
     assert results["first"].summary["outcome"] == "done"
     refused = results["second"]
     assert (refused.status, refused.stage) == (Status.REJECTED, "events")
     assert refused.problems[0].file == "input_log.jsonl"
-    recorded = {run.tags.get("dagster/partition"): run for run in made.instance.get_runs()}
+    recorded = {run.tags.get("dagster/partition"): run for run in bench.instance.get_runs()}
     assert {key: run.is_success for key, run in recorded.items()} == {
         "first": True,
         "second": False,
@@ -69,12 +69,12 @@ def test_each_demonstration_has_a_run_and_the_datasets_follow(made):
     assert recorded[None].job_name == "build_datasets"
     assert {run.tags["user"] for run in recorded.values()} == {"a command"}
     assert built.errors == []
-    assert "sft_samples" in {one.name for one in built.outcomes}
-    assert open_runs(made.instance) == 0
-    assert list(lock_folder(Path(made.instance.root_directory)).iterdir()) == []
+    assert "sft_samples" in {outcome.name for outcome in built.outcomes}
+    assert open_runs(bench.instance) == 0
+    assert list(lock_folder(Path(bench.instance.root_directory)).iterdir()) == []
 
 
-def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(made, tmp_path):
+def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(bench, tmp_path):
     """Together with the modules of command and stage, a reader has to open seven files."""
     seen = tmp_path / "modules"
     original = RAW_RECORDINGS_STAGE.build
@@ -87,7 +87,7 @@ def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(ma
 
     object.__setattr__(RAW_RECORDINGS_STAGE, "build", build)  # forked workers have it, too
     try:
-        with closing(local_runs(made, 1)) as runs:
+        with closing(local_runs(bench, 1)) as runs:
             runs.prepare(["first"])
             [result] = runs.process(["first"], force=True)
     finally:
@@ -102,32 +102,32 @@ def test_five_modules_lie_between_a_command_and_the_build_function_of_a_stage(ma
     ]
 
 
-def test_an_interrupted_command_leaves_no_run_open(made):
+def test_an_interrupted_command_leaves_no_run_open(bench):
     ids = ["first", "second"]
-    with closing(local_runs(made, 1)) as runs:
+    with closing(local_runs(bench, 1)) as runs:
         runs.prepare(ids)
         with closing(runs.process(ids, force=True)) as running:
             assert next(running).status is Status.BUILT
-    ended = made.instance.get_runs(dg.RunsFilter(tags={"dagster/partition": "second"}))
+    ended = bench.instance.get_runs(dg.RunsFilter(tags={"dagster/partition": "second"}))
     assert {run.status for run in ended} <= {dg.DagsterRunStatus.CANCELED}
-    assert open_runs(made.instance) == 0
-    assert dead_runs(lock_folder(Path(made.instance.root_directory))) == {}
+    assert open_runs(bench.instance) == 0
+    assert dead_runs(lock_folder(Path(bench.instance.root_directory))) == {}
 
 
-def test_the_run_of_a_killed_command_is_closed_by_the_next(made):
-    folder = lock_folder(Path(made.instance.root_directory))
-    job = made.definitions.resolve_job_def("process_demonstration")
-    run = made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+def test_the_run_of_a_killed_command_is_closed_by_the_next(bench):
+    folder = lock_folder(Path(bench.instance.root_directory))
+    job = bench.definitions.resolve_job_def("process_demonstration")
+    run = bench.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
     if (child := os.fork()) == 0:
         with held(folder, run.run_id, "first"):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     with held(folder, "living", "second"):
-        assert close_dead_runs(made.instance) == ["first"]
-    closed = made.instance.get_run_by_id(run.run_id)
+        assert close_dead_runs(bench.instance) == ["first"]
+    closed = bench.instance.get_run_by_id(run.run_id)
     assert closed is not None
     assert closed.status is dg.DagsterRunStatus.FAILURE
-    assert close_dead_runs(made.instance) == []
+    assert close_dead_runs(bench.instance) == []
 
 
 def test_the_workers_of_a_killed_process_end_amid_their_tasks(tmp_path):

@@ -8,16 +8,16 @@ import pytest
 
 from demo_pipeline.defs import maintenance
 from demo_pipeline.store.errors import StorageError
-from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.bench import Bench, open_bench
 
 
 @pytest.fixture
-def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
-    with bench(tmp_path, source=made_root) as opened:
+def bench(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    with open_bench(tmp_path, source=made_root) as opened:
         yield opened
 
 
-def test_the_others_are_processed_and_the_run_fails_with_the_reason(made, monkeypatch):
+def test_the_others_are_processed_and_the_run_fails_with_the_reason(bench, monkeypatch):
     processed: list[str] = []
 
     def is_outdated(_: Any, demonstration: str) -> bool:
@@ -30,7 +30,7 @@ def test_the_others_are_processed_and_the_run_fails_with_the_reason(made, monkey
 
     monkeypatch.setattr(maintenance, "is_outdated", is_outdated)
     monkeypatch.setattr(maintenance, "process_ids", process_ids)
-    result = made.run("reprocess_changed")
+    result = bench.run("reprocess_changed")
     assert processed == ["second"]
     assert not result.success
     [event] = result.get_step_failure_events()

@@ -22,7 +22,7 @@ def test_dagster_counts_the_decisions_and_shows_none_of_their_text(made_root, tm
         resources={"roots": roots_resource(workspace.settings)},
     )
     result = defs.resolve_job_def("observing").execute_in_process()
-    [event] = [one for one in result.all_events if one.is_asset_observation]
+    [event] = [event for event in result.all_events if event.is_asset_observation]
     metadata = event.asset_observation_data.asset_observation.metadata
     counts = {name: value.value for name, value in metadata.items()}
     assert (counts["decisions"], counts["holds"], counts["bad_step"]) == (2, 2, 1)

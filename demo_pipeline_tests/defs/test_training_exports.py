@@ -13,28 +13,30 @@ from demo_pipeline.defs.dataset_assets import built_from_event, newest_records_e
 from demo_pipeline.problems import Problem
 from demo_pipeline.runs.stages import built_stages, is_built, training_exports
 from demo_pipeline.settings import DatasetSettings, Settings
-from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
+from demo_pipeline_tests.defs.bench import Bench, Result, failures, materialized, open_bench, values
 
 PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
 FOLLOWERS = ("trajectory_index", "dataset_statistics")
-EXPORTS = {name for name, one in training_exports().items() if is_built(one.stage, Settings())}
+EXPORTS = {
+    name for name, export in training_exports().items() if is_built(export.stage, Settings())
+}
 ON_REQUEST = training_exports().keys() - EXPORTS
 
 
 @pytest.fixture
 def processed(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
-    with bench(tmp_path, source=made_root) as made:
-        yield made
+    with open_bench(tmp_path, source=made_root) as bench:
+        yield bench
 
 
-def changed(made: Bench, **datasets: Any) -> Bench:
+def changed(bench: Bench, **datasets: Any) -> Bench:
     """Returns a copy of the bench with other settings of datasets."""
-    settings = made.settings.model_copy(update={"datasets": DatasetSettings(**datasets)})
-    return replace(made, settings=settings, definitions=build_defs(settings))
+    settings = bench.settings.model_copy(update={"datasets": DatasetSettings(**datasets)})
+    return replace(bench, settings=settings, definitions=build_defs(settings))
 
 
-def exports(made: Bench) -> dict[str, Any]:
-    folder = made.workspace.store.open("dataset")[0]
+def exports(bench: Bench) -> dict[str, Any]:
+    folder = bench.workspace.store.open("dataset")[0]
     return json.loads((folder / "exports.json").read_bytes())["exports"]
 
 
@@ -62,48 +64,48 @@ def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed):
     steps = order(result)
     last = max(steps.index(name) for name in EXPORTS)
     assert last < steps.index("trajectory_index") < steps.index("dataset_statistics")
-    found = {state["asset"]: state["status"] for state in exports(processed).values()}
-    assert found == dict.fromkeys(EXPORTS, "built") | dict.fromkeys(ON_REQUEST, "disabled")
-    shown = values(materialized(result)["trajectory_index", None])
-    built = {name for name, status in shown["exports"].items() if status == "built"}
+    statuses = {state["asset"]: state["status"] for state in exports(processed).values()}
+    assert statuses == dict.fromkeys(EXPORTS, "built") | dict.fromkeys(ON_REQUEST, "disabled")
+    metadata = values(materialized(result)["trajectory_index", None])
+    built = {name for name, status in metadata["exports"].items() if status == "built"}
     assert built == {"sft", "messages", "cudag"}
 
 
 @pytest.mark.parametrize("name", sorted(EXPORTS))
 def test_a_failed_export_is_recorded_and_holds_nothing_up(processed, monkeypatch, name):
     rejecting(monkeypatch, name)
-    made = changed(processed)
-    result = made.run("build_datasets")
+    bench = changed(processed)
+    result = bench.run("build_datasets")
     assert set(failures(result)) == {name}
     assert not result.success
     assert {key for key, _ in materialized(result)} >= {*FOLLOWERS, *EXPORTS} - {name}
-    found = {state["asset"]: state["status"] for state in exports(made).values()}
-    assert {key: found[key] for key in EXPORTS} == dict.fromkeys(EXPORTS, "built") | {
+    statuses = {state["asset"]: state["status"] for state in exports(bench).values()}
+    assert {key: statuses[key] for key in EXPORTS} == dict.fromkeys(EXPORTS, "built") | {
         name: "failed"
     }
 
 
 def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed):
-    made = changed(processed, exports=("sft",))
-    assert made.process("first").success
-    result = made.run("build_datasets")
+    bench = changed(processed, exports=("sft",))
+    assert bench.process("first").success
+    result = bench.run("build_datasets")
     assert result.success
     assert EXPORTS & set(order(result)) == {"sft_samples"}
     assert {*FOLLOWERS} <= {key for key, _ in materialized(result)}
-    statuses = {name: state["status"] for name, state in exports(made).items()}
+    statuses = {name: state["status"] for name, state in exports(bench).items()}
     assert statuses.pop("sft") == "built"
     assert {"messages", "cudag"} < statuses.keys()
     assert set(statuses.values()) == {"disabled"}
-    assert made.workspace.store.outputs("messages") == []
-    newest = newest_records_event(made.instance)
-    assert built_from_event(made.instance, made.settings) == newest > 0
-    assert built_from_event(made.instance, Settings()) == 0
+    assert bench.workspace.store.outputs("messages") == []
+    newest = newest_records_event(bench.instance)
+    assert built_from_event(bench.instance, bench.settings) == newest > 0
+    assert built_from_event(bench.instance, Settings()) == 0
 
 
 def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):
     """The asset of a disabled export would fail every run that selects the asset."""
-    made = changed(processed, exports=("sft", "agentnetbench"))
-    specs = {one.key.path[-1]: one for one in made.definitions.resolve_all_asset_specs()}
+    bench = changed(processed, exports=("sft", "agentnetbench"))
+    specs = {spec.key.path[-1]: spec for spec in bench.definitions.resolve_all_asset_specs()}
     both = {"sft_samples", "agentnetbench"}
     assert specs.keys() & (EXPORTS | ON_REQUEST) == both
     assert {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps} == {"records", *both}
@@ -114,7 +116,7 @@ def test_an_export_is_an_asset_only_when_the_settings_name_it(processed):
 
 
 def test_the_metadata_says_how_many_bytes_each_dataset_wrote(processed):
-    made = materialized(processed.run("build_datasets"))
+    materializations = materialized(processed.run("build_datasets"))
     for name in EXPORTS:
-        shown = values(made[name, None])
-        assert 0 < shown["bytes_written"] < shown["output_bytes"]
+        metadata = values(materializations[name, None])
+        assert 0 < metadata["bytes_written"] < metadata["output_bytes"]

@@ -16,15 +16,15 @@ from demo_pipeline.runs.vain_waits import VainWaits
 from demo_pipeline.store.bucket import S3CallError
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
-from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.defs.bench import Bench, open_bench
 
 DISK_FULL = "No space left on device"
 
 
 @pytest.fixture
-def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """A workspace with two demonstrations, and a DAGSTER_HOME that workers can open."""
-    with bench(tmp_path, source=made_root, kept=True) as opened:
+    with open_bench(tmp_path, source=made_root, kept=True) as opened:
         (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
         monkeypatch.setattr("demo_pipeline.defs.reporting.RETRY_SECONDS", (0.1, 0.1, 0.1))
@@ -58,11 +58,11 @@ def waits_by_demonstration(instance: dg.DagsterInstance) -> Counter[str]:
     return waits
 
 
-def test_a_full_disk_is_waited_for_once_by_a_command(made, monkeypatch):
-    fill_the_disk_of(made.settings.store, monkeypatch)
-    home = Path(made.instance.root_directory)
+def test_a_full_disk_is_waited_for_once_by_a_command(bench, monkeypatch):
+    fill_the_disk_of(bench.settings.store, monkeypatch)
+    home = Path(bench.instance.root_directory)
     ids = ["first", "third"]
-    with closing(LocalRuns(made.workspace, home, 1, "a command")) as runs:
+    with closing(LocalRuns(bench.workspace, home, 1, "a command")) as runs:
         runs.prepare(ids)
         results = {result.demonstration: result for result in runs.process(ids, force=True)}
         built = runs.build_datasets(force=True)
@@ -73,7 +73,7 @@ def test_a_full_disk_is_waited_for_once_by_a_command(made, monkeypatch):
     ]
     assert built.errors
     assert all("waited for it already, in vain" in error for error in built.errors)
-    assert waits_by_demonstration(made.instance) == {"first": 3, "third": 0, "": 0}
+    assert waits_by_demonstration(bench.instance) == {"first": 3, "third": 0, "": 0}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from demo_pipeline_tests.places import file_and_line
 def samples(root):
     """Returns a sample for each step, in the documented form."""
     trajectory = read_trajectory(root / "trajectories" / good.NAME)
-    made = []
+    sft_samples = []
     for step in trajectory.steps:
         history = [s.action.model_dump(mode="json") for s in trajectory.steps[: step.index]]
         seen = {
@@ -26,8 +26,8 @@ def samples(root):
             "history": history,
         }
         answer = {"action": step.action, "reasoning": step.action.reasoning}
-        made.append(SftSample.model_validate({"input": seen, "output": answer}))
-    return made
+        sft_samples.append(SftSample.model_validate({"input": seen, "output": answer}))
+    return sft_samples
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_without_a_dataset_paths_are_not_followed(tmp_path, root):
     alone = tmp_path / "far" / "away" / "train.jsonl"
     alone.parent.mkdir(parents=True)
     alone.write_bytes(path.read_bytes())
-    found = validate_sft(alone)
-    assert [(p.code, p.severity) for p in found] == [("no_dataset", Severity.WARNING)]
+    problems = validate_sft(alone)
+    assert [(p.code, p.severity) for p in problems] == [("no_dataset", Severity.WARNING)]
     assert validate_sft(alone, root) == []
 
 
@@ -103,9 +103,9 @@ def test_one_wrong_thing_is_found_on_its_line(root, path, value, code, message):
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    found = validate_sft(write(root, values))
-    assert {p.location for p in found} == {"train.jsonl:2"}
-    assert any(p.code == code and message in p.message for p in found), found
+    problems = validate_sft(write(root, values))
+    assert {p.location for p in problems} == {"train.jsonl:2"}
+    assert any(p.code == code and message in p.message for p in problems), problems
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"null\n", b"\xff\n", b"[" * 50_000, b"[1e999]"])
@@ -166,10 +166,10 @@ def test_a_fault_of_a_tree_that_a_sample_names_is_told_on_the_samples_line(root,
     tree = json.dumps(load_json(path)).encode()  # on one line, so that errors have a column
     assert old in tree
     path.write_bytes(tree.replace(old, new))
-    found = validate_sft(write(root, values))
-    assert code in {problem.code for problem in found}
-    assert {problem.location for problem in found} == {"train.jsonl:3"}
-    assert all("input.ui_tree" in p.message for p in found if p.code == code), found
+    problems = validate_sft(write(root, values))
+    assert code in {problem.code for problem in problems}
+    assert {problem.location for problem in problems} == {"train.jsonl:3"}
+    assert all("input.ui_tree" in p.message for p in problems if p.code == code), problems
 
 
 def test_a_gap_in_the_history_is_found_with_the_steps_that_are_absent(root):

@@ -130,7 +130,7 @@ def test_ids_need_not_count_the_nodes_but_each_is_another():
         (("node_1", "node_1"), False),
         (("node_0", "node_1"), False),
     ):
-        data = json_bytes(tree_of(*(GOOD | {"id": one} for one in ids)))
+        data = json_bytes(tree_of(*(GOOD | {"id": node} for node in ids)))
         tree = decode_tree(data)
         assert (tree is not None) == sound
         assert bool(errors(check_tree_bytes(data, "ui_tree.json")[1])) != sound
@@ -160,8 +160,8 @@ def test_only_what_has_no_pixel_on_the_screen_is_outside(box, *, outside):
     for states, expected in ((["visible"], outside), (["hidden"], False), ([], False)):
         data = json_bytes(tree_of(GOOD | {"bounds": bounds, "states": states}))
         assert decode_tree(data) is not None
-        found = [problem.code for problem in check_tree_bytes(data, "ui_tree.json")[1]]
-        assert found == ["node_outside"] * expected
+        codes = [problem.code for problem in check_tree_bytes(data, "ui_tree.json")[1]]
+        assert codes == ["node_outside"] * expected
 
 
 def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read():

@@ -187,10 +187,10 @@ def test_the_good_dataset_has_no_problem(dataset):
 @pytest.mark.parametrize(("change", "code", "location", "message"), WRONG)
 def test_one_fault_is_one_error_with_its_location(dataset, change, code, location, message):
     change(dataset)
-    found = errors(validate_dataset(dataset))
-    matching = [p for p in found if p.code == code and location in (file_and_line(p), p.file)]
-    assert any(message in p.message for p in matching), found
-    assert all(str(dataset) not in str(p) for p in found)
+    problems = errors(validate_dataset(dataset))
+    matching = [p for p in problems if p.code == code and location in (file_and_line(p), p.file)]
+    assert any(message in p.message for p in matching), problems
+    assert all(str(dataset) not in str(p) for p in problems)
 
 
 def test_keys_of_other_names_are_a_warning_that_does_not_quote_them(dataset):
@@ -208,8 +208,8 @@ def test_every_name_that_the_pipeline_gives_a_key_is_canonical():
 
 def test_a_failure_without_a_reason_is_a_warning(dataset):
     put(T + "result.json", ("success",), False)(dataset)
-    found = [p for p in validate_dataset(dataset) if p.file.endswith("result.json")]
-    assert [(p.code, p.severity) for p in found] == [("error_message", Severity.WARNING)]
+    problems = [p for p in validate_dataset(dataset) if p.file.endswith("result.json")]
+    assert [(p.code, p.severity) for p in problems] == [("error_message", Severity.WARNING)]
     put(T + "result.json", ("error_message",), "gave up")(dataset)
     assert not any(p.file.endswith("result.json") for p in validate_dataset(dataset))
 
@@ -233,10 +233,10 @@ def test_a_document_on_one_line_has_columns(dataset):
 @pytest.mark.parametrize(("change", "code", "location", "message"), ODD)
 def test_one_deviation_is_one_warning_with_its_location(dataset, change, code, location, message):
     change(dataset)
-    found = validate_dataset(dataset)
-    assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
-    assert location in (found[0].location, found[0].file)
-    assert message in found[0].message
+    problems = validate_dataset(dataset)
+    assert [(p.code, p.severity) for p in problems] == [(code, Severity.WARNING)]
+    assert location in (problems[0].location, problems[0].file)
+    assert message in problems[0].message
 
 
 def test_links_to_trajectories_are_followed(pristine, tmp_path):
@@ -253,8 +253,8 @@ def test_a_trajectory_listed_twice_is_reported_with_its_line(dataset):
     index = good.index()
     index["trajectories"] *= 2
     dump_json(dataset / "index.json", index | {"total_trajectories": 2, "successful": 2})
-    found = validate_dataset(dataset)
-    assert [(p.code, p.line) for p in found] == [("index_duplicate", 8), ("index_duplicate", 15)]
+    problems = validate_dataset(dataset)
+    assert [(p.code, p.line) for p in problems] == [("index_duplicate", 8), ("index_duplicate", 15)]
 
 
 def test_what_was_typed_is_in_no_message(dataset):
@@ -263,9 +263,9 @@ def test_what_was_typed_is_in_no_message(dataset):
     dump_json(path, action | {"parameters": {"text": ["hunter2"]}})
     assert "hunter2" not in "\n".join(map(str, validate_dataset(dataset)))
     dump_json(path, action | {"parameters": {"text": "hunter2"}, "target_element": 5})
-    found = validate_dataset(dataset)
-    assert found
-    assert "hunter2" not in "\n".join(map(str, found))
+    problems = validate_dataset(dataset)
+    assert problems
+    assert "hunter2" not in "\n".join(map(str, problems))
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_no_file_content_crashes_the_validator(dataset, data):
     for file in ("index.json", "metadata.json", T + "task.json", T + "result.json", ACTION, TREE):
         original = (dataset / file).read_bytes()
         (dataset / file).write_bytes(data)
-        found = errors(validate_dataset(dataset))
-        assert any(p.file == file for p in found) or (file, data) == ("metadata.json", b"{}")
+        problems = errors(validate_dataset(dataset))
+        assert any(p.file == file for p in problems) or (file, data) == ("metadata.json", b"{}")
         (dataset / file).write_bytes(original)
 
 
@@ -291,9 +291,9 @@ def test_the_problems_of_a_tree_with_many_faults_are_limited(dataset):
     tree = good.ui_tree()
     tree["root"]["children"] = [None] * 500
     dump_json(dataset / TREE, tree)
-    found = [p for p in validate_dataset(dataset) if p.file == TREE]
-    assert len(found) == 20
-    assert "481 more" in found[-1].message
+    problems = [p for p in validate_dataset(dataset) if p.file == TREE]
+    assert len(problems) == 20
+    assert "481 more" in problems[-1].message
 
 
 def test_a_missing_dataset_or_trajectory_is_a_problem(tmp_path):

@@ -107,12 +107,12 @@ def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
         store = server.make_bucket("store")
         _configure(folder / "single", uploads, str(folder / "single" / "store"))
         _upload_copies(folder / "copies", chosen.demonstrations)
-        one = _one_machine(folder / "single" / "home")
+        single = _one_machine(folder / "single" / "home")
         _configure(folder / "cache", uploads, store)
         # The number of workers must be `num_cpus` of deploy/ray/dagster.yaml.
         os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"
-        many = _on_ray(stack, folder, chosen)
-    return _compare(one, many)
+        on_ray = _on_ray(stack, folder, chosen)
+    return _compare(single, on_ray)
 
 
 def _configure(folder: Path, uploads: str, store: str) -> None:
@@ -212,23 +212,23 @@ def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
         print_line(f"  {' '.join(message.split())[:200]}")
 
 
-def _compare(one: Outcome, many: Outcome) -> int:
+def _compare(single: Outcome, on_ray: Outcome) -> int:
     """Prints both outcomes and their differences, and returns the exit code."""
     print_line(f"{'':22}{'one machine':>12}{'Ray':>8}")
-    print_line(f"{'wall seconds':22}{one.wall:12.0f}{many.wall:8.0f}")
-    print_line(f"{'outputs':22}{len(one.published):12}{len(many.published):8}")
-    names = {*one.published, *many.published}
-    differing = sorted(n for n in names if one.published.get(n) != many.published.get(n))
+    print_line(f"{'wall seconds':22}{single.wall:12.0f}{on_ray.wall:8.0f}")
+    print_line(f"{'outputs':22}{len(single.published):12}{len(on_ray.published):8}")
+    names = {*single.published, *on_ray.published}
+    differing = sorted(n for n in names if single.published.get(n) != on_ray.published.get(n))
     for name in differing:
-        files = [outcome.published.get(name, ("", {}))[1] for outcome in (one, many)]
+        files = [outcome.published.get(name, ("", {}))[1] for outcome in (single, on_ray)]
         paths = sorted(p for p in {*files[0], *files[1]} if files[0].get(p) != files[1].get(p))
         print_line(f"DIFFERENT: {name}: {', '.join(paths)}")
-    problems = [f"quarantined: {many.quarantined}"] if many.quarantined != one.quarantined else []
-    for problem in problems:
-        print_line(f"FAILED: {problem}")
-    if differing or problems:
+    same_quarantine = on_ray.quarantined == single.quarantined
+    if not same_quarantine:
+        print_line(f"FAILED: quarantined: {on_ray.quarantined}")
+    if differing or not same_quarantine:
         return 1
-    lines = "".join(f"{name} {one.published[name][0]}\n" for name in sorted(names))
+    lines = "".join(f"{name} {single.published[name][0]}\n" for name in sorted(names))
     digest = hashlib.sha256(lines.encode()).hexdigest()
     print_line(f"the same outputs in both stores: SHA-256 over all {digest[:16]}")
     return 0

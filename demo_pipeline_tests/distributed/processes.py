@@ -46,12 +46,12 @@ def running(process: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[
 
 def process_states() -> dict[int, ProcessState]:
     """Returns the state of every process of this machine by process id."""
-    found = {}
+    states = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
-            found[int(path.parent.name)] = ProcessState(fields[0], int(fields[1]))
-    return found
+            states[int(path.parent.name)] = ProcessState(fields[0], int(fields[1]))
+    return states
 
 
 def title_of(pid: int) -> str:
@@ -81,8 +81,9 @@ def end_descendants() -> list[str]:
 
 def descendants(pid: int) -> list[int]:
     """Returns a living process and all its living descendants; the process itself is first."""
-    states = {one: found for one, found in process_states().items() if found.state != "Z"}
-    found = [pid] if pid in states else []
-    for parent in found:
-        found += [child for child, state in states.items() if state.parent == parent]
-    return found
+    states = process_states()
+    living = {number: state for number, state in states.items() if state.state != "Z"}
+    family = [pid] if pid in living else []
+    for parent in family:
+        family += [child for child, state in living.items() if state.parent == parent]
+    return family

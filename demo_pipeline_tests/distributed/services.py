@@ -118,19 +118,19 @@ def ray_head(folder: Path, cpus: int) -> Iterator[str]:
             try:
                 _wait_until(lambda: _answers(f"{url}/api/jobs/"), process, "Ray")
             except RuntimeError as error:
-                said = (folder / _HEAD_LOG).read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"{error}:\n{said}") from None
+                log_end = (folder / _HEAD_LOG).read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{error}:\n{log_end}") from None
             yield url
 
 
 def _postgres_programs() -> Path:
     """Returns the folder of Postgres's programs: Debian's newest version, or else from the PATH."""
     debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
-    found = sorted(debian, key=lambda path: int(path.parts[-3]))
-    known = shutil.which("initdb")
-    if not found and known is None:
+    installed = sorted(debian, key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    if not installed and on_path is None:
         raise MissingProgramError("Postgres is not installed: apt-get install postgresql")
-    return (found[-1] if found else Path(str(known)).resolve()).parent
+    return (installed[-1] if installed else Path(str(on_path)).resolve()).parent
 
 
 def _unprivileged_user() -> dict[str, Any] | None:
@@ -140,8 +140,8 @@ def _unprivileged_user() -> dict[str, Any] | None:
     """
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    entry = known.get("postgres") or known["nobody"]
+    users = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = users.get("postgres") or users["nobody"]
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 

@@ -45,17 +45,18 @@ def module_of_the_code_location() -> str:
     return location["python_module"]["module_name"]
 
 
-def same_limits(one: list[dict], many: list[dict], *, most: int) -> bool:
+def same_limits(single: list[dict], distributed: list[dict], *, most: int) -> bool:
     """Returns whether a deployment limits the same runs as one machine, and leaves a slot free.
 
     Args:
-        one: the limits of the deployment on one machine.
-        many: the limits of the distributed deployment.
+        single: the limits of the deployment on one machine.
+        distributed: the limits of the distributed deployment.
         most: the maximum number of simultaneous runs. Each limit must be below it, so that one kind
             of runs never takes all slots.
     """
-    assert [{**limit, "limit": 0} for limit in one] == [{**limit, "limit": 0} for limit in many]
-    limits = {limit["key"]: limit["limit"] for limit in many}
+    kinds = [[{**limit, "limit": 0} for limit in limits] for limits in (single, distributed)]
+    assert kinds[0] == kinds[1]
+    limits = {limit["key"]: limit["limit"] for limit in distributed}
     assert limits.pop("dagster/partition") == 1
     return all(limit < most for limit in limits.values())
 
@@ -67,13 +68,14 @@ class TestRay:
         assert result.success, result.errors
 
     def test_it_differs_from_one_machine_in_where_runs_and_events_are(self):
-        one = parsed("dagster.yaml")
-        many = parsed("deploy/ray/dagster.yaml")
+        single = parsed("dagster.yaml")
+        distributed = parsed("deploy/ray/dagster.yaml")
         # On a cluster, runs are checked more often, because nodes are lost more often.
-        one["run_monitoring"]["poll_interval_seconds"] = 20
-        queues = [config.pop("concurrency") for config in (one, many)]
-        assert set(many) >= DISTRIBUTED_ONLY
-        assert {name: many[name] for name in many if name not in DISTRIBUTED_ONLY} == one
+        single["run_monitoring"]["poll_interval_seconds"] = 20
+        queues = [config.pop("concurrency") for config in (single, distributed)]
+        assert set(distributed) >= DISTRIBUTED_ONLY
+        shared = {name: distributed[name] for name in distributed if name not in DISTRIBUTED_ONLY}
+        assert shared == single
         assert queues[0]["pools"] == queues[1]["pools"]
         limits = [queue["runs"]["tag_concurrency_limits"] for queue in queues]
         assert same_limits(*limits, most=queues[1]["runs"]["max_concurrent_runs"])
@@ -111,18 +113,18 @@ class TestKubernetes:
 
     def test_its_runs_are_watched_and_limited_as_on_one_machine(self):
         daemon = parsed("deploy/kubernetes/values.yaml")["dagsterDaemon"]
-        one = parsed("dagster.yaml")
-        assert snake(daemon["runMonitoring"]) == one["run_monitoring"]
-        assert snake(daemon["runRetries"]) == one["run_retries"]
+        single = parsed("dagster.yaml")
+        assert snake(daemon["runMonitoring"]) == single["run_monitoring"]
+        assert snake(daemon["runRetries"]) == single["run_retries"]
         queue = daemon["runCoordinator"]["config"]["queuedRunCoordinator"]
-        limits = one["concurrency"]["runs"]["tag_concurrency_limits"]
+        limits = single["concurrency"]["runs"]["tag_concurrency_limits"]
         assert same_limits(limits, queue["tagConcurrencyLimits"], most=queue["maxConcurrentRuns"])
 
     def test_the_image_has_what_its_commands_need(self):
         text = (KUBERNETES / "Dockerfile").read_text()
         ignored = (KUBERNETES / "Dockerfile.dockerignore").read_text().splitlines()
         lines = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
-        copied = [word for line in lines for word in line.split()]
+        copied = " ".join(lines).split()
         assert copied
         assert [name for name in copied if not (ROOT / name).exists()] == []
         assert {name for name in copied if f"!{name}" not in ignored} == set()

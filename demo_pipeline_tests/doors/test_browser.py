@@ -170,10 +170,10 @@ def test_a_quarantined_upload_is_red_and_says_why(watched, page):
 
 
 def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(watched):
-    found = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
-    assert found["process_demonstration"] == 2
-    assert found["build_datasets"] == 1
-    assert set(found) <= {*("process_demonstration", "build_datasets", "read_osworld_tasks")}
+    ended = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
+    assert ended["process_demonstration"] == 2
+    assert ended["build_datasets"] == 1
+    assert set(ended) <= {*("process_demonstration", "build_datasets", "read_osworld_tasks")}
     dataset = watched.checkout.root / "data/store/dataset"
     assert [path.name for path in (dataset / "trajectories").iterdir()] == [GOOD]
     well = watched.checkout.type(

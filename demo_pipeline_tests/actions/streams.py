@@ -64,7 +64,10 @@ def tap(time: int, key: str, char: str = "", hold: int = 60) -> list[Line]:
 
 def typed(time: int, *keys: str) -> list[Line]:
     """Returns presses of keys one after another, 120 ms apart."""
-    return [item for n, key in enumerate(keys) for item in tap(time + 120 * n, key)]
+    lines: list[Line] = []
+    for number, key in enumerate(keys):
+        lines += tap(time + 120 * number, key)
+    return lines
 
 
 def chord(time: int, *keys: str) -> list[Line]:
@@ -78,6 +81,14 @@ def chord(time: int, *keys: str) -> list[Line]:
 
 def text_of(lines: Iterable[Line]) -> bytes:
     return b"".join(json.dumps(item).encode() + b"\n" for item in lines)
+
+
+def flattened(parts: Iterable[Part]) -> list[Line]:
+    """Returns all lines of `parts` in a single list."""
+    lines: list[Line] = []
+    for part in parts:
+        lines += part if isinstance(part, list) else [part]
+    return lines
 
 
 def inputs(lines: Iterable[Line]) -> list[Input]:
@@ -94,9 +105,8 @@ def read(
     *lines: Part, platform: str = "linux", locale: str = "en-US", **settings: Any
 ) -> tuple[Segmentation, Repairs]:
     """Returns the segmentation and the repairs of a log."""
-    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
     chosen = settings_with(ActionSettings, **settings)
-    repaired, repairs = repair(inputs(flat), platform, chosen)
+    repaired, repairs = repair(inputs(flattened(lines)), platform, chosen)
     keyboard = keyboard_of(chosen.keyboard_layout, layout_of_locale(locale))
     segmentation = segment(repaired, platform, chosen, Keyboards.of(keyboard))
     return replace(segmentation, actions=whole(segmentation.actions)), repairs

@@ -16,9 +16,10 @@ from demo_pipeline_tests.actions.streams import (
 
 def alt_code(time: int, digits: str, alt: str = "LeftAlt") -> list[Line]:
     """Returns presses of digits on the keypad while Alt is held."""
-    taps = [tap(time + 100 + 100 * n, f"Numpad{digit}") for n, digit in enumerate(digits)]
-    end = time + 100 + 100 * len(digits)
-    return [down(time, alt), *(line for lines in taps for line in lines), up(end, alt)]
+    lines = [down(time, alt)]
+    for number, digit in enumerate(digits, 1):
+        lines += tap(time + 100 * number, f"Numpad{digit}")
+    return [*lines, up(time + 100 + 100 * len(digits), alt)]
 
 
 @pytest.mark.parametrize(

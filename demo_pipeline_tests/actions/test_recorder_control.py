@@ -9,6 +9,7 @@ from demo_pipeline_tests.actions.streams import (
     actions,
     chord,
     click,
+    flattened,
     inputs,
     lift,
     move,
@@ -20,8 +21,7 @@ from demo_pipeline_tests.actions.streams import (
 
 def stop_of(*parts: Part) -> str:
     """Describes the last action if it may have stopped the recorder, or returns an empty string."""
-    lines = [line for part in parts for line in (part if isinstance(part, list) else [part])]
-    read: list[Input] = inputs(lines)
+    read: list[Input] = inputs(flattened(parts))
     stop = possible_stop(actions(*parts), read)
     return stop.describe() if stop else ""
 

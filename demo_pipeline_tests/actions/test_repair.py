@@ -9,6 +9,7 @@ from demo_pipeline_tests.actions.streams import (
     chord,
     click,
     down,
+    flattened,
     inputs,
     lift,
     move,
@@ -27,13 +28,10 @@ def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
 
     `lag` is the delay of each further hook in milliseconds.
     """
-    flat = [
-        (line["time"] + lag * copy, copy, number, line)
-        for number, line in enumerate(lines)
-        for copy in range(copies)
-    ]
-    flat.sort(key=lambda item: item[:3])
-    return [{**line, "time": time} for time, _, _, line in flat]
+    log: list[Line] = []
+    for copy in range(copies):
+        log += [{**line, "time": line["time"] + lag * copy} for line in lines]
+    return sorted(log, key=lambda line: line["time"])
 
 
 # --- order
@@ -120,7 +118,7 @@ def test_auto_repeat_of_a_stalled_recorder_is_no_copy():
 @pytest.mark.parametrize("holds", [1, 3, 5])
 def test_holds_alone_do_not_prove_hooks(holds):
     """Each press is in the log four times, but each release only once."""
-    lines = [line for n in range(holds) for line in stalled(2000 * n, "Backspace", 4)]
+    lines = flattened(stalled(2000 * number, "Backspace", 4) for number in range(holds))
     segmentation, repairs = read(lines, pause_ms=60_000)
     assert [(a.keys, a.presses) for a in segmentation.actions] == [(["backspace"], 4)] * holds
     assert repairs.dropped == {}
@@ -186,7 +184,7 @@ def test_a_second_shift_pressed_at_once_is_no_phantom(gap):
 @pytest.mark.parametrize("lag", [0, 1, 2])
 @pytest.mark.parametrize("gap", [1, 2])
 def test_a_second_shift_among_duplicates_is_no_phantom(gap, lag):
-    lines = [line for at in (0, 1000, 2000) for line in alternate_shifts(at, gap)]
+    lines = flattened(alternate_shifts(at, gap) for at in (0, 1000, 2000))
     assert summaries(copied(lines, 2, lag), platform="windows") == ["type PQAPQAPQA"]
 
 

@@ -22,7 +22,17 @@ from demo_pipeline.files.parquet import read_table
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.key_names import layout_of_locale
 from demo_pipeline.settings import ActionSettings
-from demo_pipeline_tests.actions.streams import Line, Part, chord, click, line, tap, text_of, typed
+from demo_pipeline_tests.actions.streams import (
+    Line,
+    Part,
+    chord,
+    click,
+    flattened,
+    line,
+    tap,
+    text_of,
+    typed,
+)
 
 NAME = (100, 100, 300, 40)
 CITY = (100, 200, 300, 40)
@@ -67,9 +77,8 @@ def read(
     setting: str = "auto",
 ) -> list[Action]:
     """Returns the actions of a log without pauses."""
-    lines = [item for part in parts for item in (part if isinstance(part, list) else [part])]
     log = folder / "input_log.jsonl"
-    log.write_bytes(text_of(sorted(lines, key=lambda item: int(item["time"]))))
+    log.write_bytes(text_of(sorted(flattened(parts), key=lambda line: int(line["time"]))))
     build_events(log, folder)
     language = typing_language(setting, layout_of_locale(locale), locale)
     build_actions(folder, folder, platform, ActionSettings(), language=language, log=log)

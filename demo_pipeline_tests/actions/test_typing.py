@@ -13,6 +13,7 @@ from demo_pipeline_tests.actions.streams import (
     chord,
     click,
     down,
+    flattened,
     inputs,
     move,
     read,
@@ -294,5 +295,5 @@ def test_longer_typing_is_parted_after_a_long_rest():
 
 def parts(*lines: Line | list[Line]) -> list[Action]:
     """Returns the actions of a log, without joining typing that was divided at breaks."""
-    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
-    return segment(inputs(flat), "linux", ActionSettings(), Keyboards.of(Keyboard("us"))).actions
+    keyboards = Keyboards.of(Keyboard("us"))
+    return segment(inputs(flattened(lines)), "linux", ActionSettings(), keyboards).actions

@@ -234,11 +234,12 @@ def test_no_part_of_a_notch_is_lost(turns):
     times = accumulate(gap for gap, _ in turns)
     lines = [wheel(time, delta) for time, (_, delta) in zip(times, turns, strict=True)]
     segmentation, _ = read(*lines, platform="windows")
-    whole = sum(
-        action.amount * (1 if action.direction == "down" else -1)
-        for action in segmentation.actions
-        if action.amount is not None
-    )
+    whole = 0.0
+    for action in segmentation.actions:
+        if action.direction == "down":
+            whole += action.amount or 0
+        else:
+            whole -= action.amount or 0
     logged = sum(delta for _, delta in turns) / 120
     assert whole + segmentation.wheel_remainder == pytest.approx(logged, abs=1e-5)
 
@@ -277,9 +278,8 @@ def test_a_scroll_goes_against_its_content(content_moves, expected):
 )
 def test_three_quarters_of_the_votes_decide(signs, expected):
     """In the video, every scroll went down. `+` and `-` are the signs of the logged deltas."""
-    scrolls = [
-        ScrollEvidence(n, 1 if sign == "+" else -1, {"up": 3}) for n, sign in enumerate(signs)
-    ]
+    values = {"+": 1, "-": -1}
+    scrolls = [ScrollEvidence(n, values[sign], {"up": 3}) for n, sign in enumerate(signs)]
     vote = count_votes(scrolls)
     assert (vote.positive, vote.votes, vote.agreeing) == expected
 
@@ -334,13 +334,14 @@ def test_a_single_scroll_does_not_overrule_the_rule():
 
     If a single scroll contradicts the rule, the direction is unknown.
     """
-    for votes in (1, 2):
-        vote = WheelVote("up", votes, votes)
-        is_verdict = votes == 2
-        expected = "up" if is_verdict else None
-        assert scroll_direction(1, 120, "down", "unit_signature", vote) == expected
-        assert is_sign_doubtful(120, "down", vote) is not is_verdict
-        assert sign_disagrees(120, "down", vote) is (True if is_verdict else None)
+    single = WheelVote("up", 1, 1)
+    assert scroll_direction(1, 120, "down", "unit_signature", single) is None
+    assert is_sign_doubtful(120, "down", single) is True
+    assert sign_disagrees(120, "down", single) is None
+    double = WheelVote("up", 2, 2)
+    assert scroll_direction(1, 120, "down", "unit_signature", double) == "up"
+    assert is_sign_doubtful(120, "down", double) is False
+    assert sign_disagrees(120, "down", double) is True
 
 
 def test_a_single_scroll_confirms_the_rule():

@@ -166,7 +166,10 @@ def test_markup_and_markers_in_an_answer_are_escaped_and_counted(workspace):
     with fake_server(lambda *_: chat(f"```json\n{json.dumps(answer)}\n```")) as server:
         counts = annotate_all(workspace.store, ["demo"], providers(server.url)[:1])
     assert (counts.refused, counts.escaped) == ({}, 3 * 4 * 8)
-    texts = [str(note.value) for step in notes(workspace).values() for note in step.values()]
+    texts: list[str] = []
+    for notes_of_step in notes(workspace).values():
+        texts += [str(note.value) for note in notes_of_step.values()]
+    assert texts
     assert not any(MARKER.search(text) or "\x00" in text or "<b>" in text for text in texts)
 
 

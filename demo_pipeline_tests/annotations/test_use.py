@@ -1,5 +1,6 @@
 """The effects of annotations on the datasets."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -168,7 +169,9 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
     assert task["annotation_sources"] == {"alignment": "model", "reflection": "model"}
     for folder in ("", "prompt_completion/"):
         tables = (root / "store/messages").glob(f"{folder}*.parquet")
-        rows = [row for table in tables for row in pq.read_table(table).to_pylist()]
+        rows = []
+        for table in tables:
+            rows += pq.read_table(table).to_pylist()
         source_of_step = {
             (row["trajectory_id"], row["step_index"]): row["reasoning_source"] for row in rows
         }
@@ -191,13 +194,11 @@ def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
 
 
 def lite(files: dict[str, bytes]) -> dict[str, Any]:
-    tables = [
-        row
-        for name, data in files.items()
-        if name.endswith(".parquet")
-        for row in pq.read_table(__import__("io").BytesIO(data)).to_pylist()
-    ]
-    return next(row for row in tables if json.loads(row["metadata"])["others"]["id"] == "demo0")
+    rows = []
+    for name, data in files.items():
+        if name.endswith(".parquet"):
+            rows += pq.read_table(io.BytesIO(data)).to_pylist()
+    return next(row for row in rows if json.loads(row["metadata"])["others"]["id"] == "demo0")
 
 
 def test_a_persons_annotation_is_used_and_disagreements_are_counted(root):
@@ -249,11 +250,9 @@ def test_bad_masks_exactly_that_row(root, source):
 def labels(root: Path) -> list[bool]:
     folder = root / "store/step_labels"
     assert validate_step_labels(folder) == []
-    rows = [
-        row
-        for split in ("train", "val", "test")
-        for row in pq.read_table(folder / f"{split}.parquet").to_pylist()
-    ]
+    rows = []
+    for split in ("train", "val", "test"):
+        rows += pq.read_table(folder / f"{split}.parquet").to_pylist()
     return next(row["labels"] for row in rows if row["trajectory_id"] == "demo0")
 
 
@@ -315,11 +314,9 @@ def test_a_corrected_action_makes_the_annotations_of_its_step_stale(root):
 
 def test_hostile_texts_break_no_export(root):
     workspace = opened(root, "sft", "messages", "agentnet", action_line=True)
-    steps = [
-        of_step(step, kind, HOSTILE)
-        for step in range(4)
-        for kind in ("thought", "caption", "observation", "reflection")
-    ]
+    steps = []
+    for kind in ("thought", "caption", "observation", "reflection"):
+        steps += [of_step(step, kind, HOSTILE) for step in range(4)]
     texts = [of_step(None, "reflection", HOSTILE)]
     texts += [
         of_step(None, "instruction_variant", f"{HOSTILE} {name}", variant=name)
@@ -329,8 +326,7 @@ def test_hostile_texts_break_no_export(root):
     rebuild(workspace)
     built = datasets(workspace)  # the checks of each dataset read the files
     for form in ("sft", "messages", "agentnet"):
-        words = [text for line in read_all(built[form]) for text in texts_of(line)]
-        own = [text for text in words if "So [image]" in text]
+        own = [text for text in texts_of(read_all(built[form])) if "So [image]" in text]
         assert own
         for text in own:
             answer = text.partition("\n<tool_call>")[0]  # without the genuine tool call
@@ -338,16 +334,23 @@ def test_hostile_texts_break_no_export(root):
 
 
 def read_all(files: dict[str, bytes]) -> list[Any]:
-    parts = [data for name, data in files.items() if name.endswith(".jsonl")]
-    return [json.loads(line) for part in parts for line in part.decode().splitlines()]
+    lines: list[Any] = []
+    for name, data in files.items():
+        if name.endswith(".jsonl"):
+            lines += map(json.loads, data.decode().splitlines())
+    return lines
 
 
 def texts_of(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
     if isinstance(value, dict):
         value = [child for key, child in value.items() if key not in {"role", "history"}]
+    texts = []
     if isinstance(value, list):
-        return [text for child in value for text in texts_of(child)]
-    return [value] if isinstance(value, str) else []
+        for child in value:
+            texts += texts_of(child)
+    return texts
 
 
 def test_a_grade_selects_demonstrations(root):

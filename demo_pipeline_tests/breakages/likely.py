@@ -170,7 +170,8 @@ def _change_values(path: Path, change: Callable[..., None], *arguments: Any) -> 
 
 def _holder(document: Any, place: str) -> tuple[Any, Any]:
     """Returns the object or list that contains a place, and the key or index of the place."""
-    holder, last = document, ""
+    holder = document
+    last: Any = ""
     for step in place.split("/"):
         if last != "":
             holder = holder[last]

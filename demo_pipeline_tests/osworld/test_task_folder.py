@@ -24,11 +24,11 @@ def root(tmp_path):
     return folder
 
 
-def shown(root):
+def reported_problems(root):
     return [(p.severity.value, p.code, file_and_line(p)) for p in validate_task_folder(root)]
 
 
-def found(root):
+def read_files(root):
     return [entry.source.file for entry in entries(read_task_folder(root))]
 
 
@@ -68,18 +68,18 @@ def test_a_task_is_a_risk_task_by_its_folder_or_its_keys_and_not_by_parent_folde
 
 def test_a_checkout_of_the_benchmark_is_a_folder_too(tmp_path):
     put_tasks(tmp_path / "evaluation_examples", {"os": [task("a")]})
-    assert found(tmp_path) == ["evaluation_examples/examples/os/a.json"]
+    assert read_files(tmp_path) == ["evaluation_examples/examples/os/a.json"]
     assert validate_task_folder(tmp_path) == []
 
 
 def test_a_missing_folder_is_empty(tmp_path):
     folder = read_task_folder(tmp_path / "none")
     assert (folder.files, folder.problems) == ((), ())
-    assert shown(tmp_path / "none") == [("error", "no_tasks", ".")]
+    assert reported_problems(tmp_path / "none") == [("error", "no_tasks", ".")]
 
 
 def test_a_file_in_place_of_the_folder_is_a_problem(tmp_path):
-    assert shown(put_text(tmp_path, "tasks", "{}")) == [("error", "not_a_folder", ".")]
+    assert reported_problems(put_text(tmp_path, "tasks", "{}")) == [("error", "not_a_folder", ".")]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_bad_file_is_reported_with_its_line_and_does_not_affect_others(root, t
 def test_the_list_and_the_files_are_compared(root):
     put_text(root, "examples/os/new.json", json.dumps(task("new")))
     put_text(root, "test_all.json", '{"os": ["a",\n"gone"],\n"chrome": ["b"]}')
-    assert shown(root) == [
+    assert reported_problems(root) == [
         ("warning", "unlisted_task", "examples/os/new.json"),
         ("error", "missing_task", "test_all.json:2"),
     ]
@@ -129,14 +129,14 @@ def test_the_list_and_the_files_are_compared(root):
 )
 def test_a_bad_list_does_not_remove_tasks(root, text, expected):
     put_text(root, "test_all.json", text)
-    assert shown(root) == expected
-    assert len(found(root)) == 3
+    assert reported_problems(root) == expected
+    assert len(read_files(root)) == 3
 
 
 def test_without_a_list_every_file_counts(root):
     (root / "test_all.json").unlink()
-    assert shown(root) == [("warning", "missing_list", "test_all.json")]
-    assert len(found(root)) == 3
+    assert reported_problems(root) == [("warning", "missing_list", "test_all.json")]
+    assert len(read_files(root)) == 3
 
 
 def test_two_files_with_one_id_are_both_kept_and_reported(root):
@@ -145,7 +145,7 @@ def test_two_files_with_one_id_are_both_kept_and_reported(root):
     [problem] = validate_task_folder(root)
     assert (problem.code, problem.severity) == ("duplicate_id", Severity.WARNING)
     assert f"{RISKY}/examples/mail/a.json" in problem.message
-    assert len(found(root)) == 4
+    assert len(read_files(root)) == 4
 
 
 def test_other_files_are_ignored_or_reported(root, tmp_path):
@@ -157,7 +157,7 @@ def test_other_files_are_ignored_or_reported(root, tmp_path):
     (root / "examples/os/link.json").symlink_to(tmp_path / "nowhere")
     os.mkfifo(root / "examples/os/pipe.json")
     (root / "examples/os/round").symlink_to(root / "examples")
-    assert sorted(shown(root)) == [
+    assert sorted(reported_problems(root)) == [
         ("error", "unreadable_file", "examples/os/folder.json"),
         ("error", "unreadable_file", "examples/os/link.json"),
         ("error", "unreadable_file", "examples/os/pipe.json"),
@@ -165,13 +165,13 @@ def test_other_files_are_ignored_or_reported(root, tmp_path):
         ("warning", "nested_folder", "examples/os/round"),
         ("warning", "unlisted_task", "examples/loose.json"),
     ]
-    assert "examples/loose.json" in found(root)
+    assert "examples/loose.json" in read_files(root)
 
 
 def test_a_file_that_is_too_large_is_not_read(root, monkeypatch):
     monkeypatch.setattr(task_files, "MAX_TASK_BYTES", 1000)
     put_text(root, "examples/os/huge.json", json.dumps(task("huge", pad="x" * 1000)))
-    assert ("error", "unreadable_file", "examples/os/huge.json") in shown(root)
+    assert ("error", "unreadable_file", "examples/os/huge.json") in reported_problems(root)
 
 
 def test_a_folder_that_may_not_be_listed_is_a_problem(root, monkeypatch):
@@ -183,9 +183,9 @@ def test_a_folder_that_may_not_be_listed_is_a_problem(root, monkeypatch):
         return listing(path)
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    problems = shown(root)
+    problems = reported_problems(root)
     assert ("error", "unreadable_folder", "examples/os") in problems
-    assert "examples/chrome/b.json" in found(root)
+    assert "examples/chrome/b.json" in read_files(root)
 
 
 def test_the_fingerprint_follows_everything_and_nothing_else(root, tmp_path):
@@ -241,7 +241,9 @@ def test_every_task_of_the_published_folders_is_found(tmp_path):
         if entry.task is not None
     }
     assert got == PUBLISHED
-    problems = [(s, code, where.removeprefix(f"{RISKY}/")) for s, code, where in shown(tmp_path)]
+    problems = [
+        (s, code, where.removeprefix(f"{RISKY}/")) for s, code, where in reported_problems(tmp_path)
+    ]
     assert {problem[:2] for problem in problems} == {problem[:2] for problem in TEMPLATE}
     assert all(where.startswith("account/template.json") for _, _, where in problems)
 
@@ -268,7 +270,7 @@ def test_a_part_of_a_checkout_is_recognised_and_read(tmp_path, folder, count):
 def test_the_list_of_risk_tasks_names_missing_files_with_their_line(tmp_path):
     put_published_layouts(tmp_path)
     (tmp_path / RISKY / "account" / "r2.json").unlink()
-    assert ("error", "missing_task", f"{RISKY}/test_risk.json:2") in shown(tmp_path)
+    assert ("error", "missing_task", f"{RISKY}/test_risk.json:2") in reported_problems(tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["examples", "examples_windows", RISKY, "evaluation_examples"])
@@ -276,13 +278,13 @@ def test_a_folder_of_examples_without_a_task_is_a_warning(root, folder):
     for path in [*root.glob(f"{folder}/*/*.json"), *root.glob(f"{folder}/*/*/*.json")]:
         path.unlink()
     (root / folder).mkdir(exist_ok=True)
-    assert ("warning", "no_tasks", folder) in shown(root)
+    assert ("warning", "no_tasks", folder) in reported_problems(root)
 
 
 def test_a_folder_without_any_task_is_a_warning_when_it_is_read(tmp_path):
     put_text(tmp_path, "notes/README.md", "")
     assert [p.code for p in read_task_folder(tmp_path).problems] == ["no_tasks"]
-    assert shown(tmp_path) == [("error", "no_tasks", ".")]
+    assert reported_problems(tmp_path) == [("error", "no_tasks", ".")]
 
 
 def test_absent_keys_of_a_task_are_named(tmp_path):

@@ -136,7 +136,7 @@ def test_instructions_that_differ_in_looks_only_are_equal(text):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("instruction", "other"),
     [
         ("Install C++.", "Install C#."),
         ("Set it to -5", "Set it to 5"),
@@ -144,8 +144,8 @@ def test_instructions_that_differ_in_looks_only_are_equal(text):
         ("Sort the list", "Sort a list"),
     ],
 )
-def test_instructions_that_differ_in_a_word_are_not(one, other):
-    assert instruction_key(one) != instruction_key(other)
+def test_instructions_that_differ_in_a_word_are_not(instruction, other):
+    assert instruction_key(instruction) != instruction_key(other)
 
 
 @given(st.text(max_size=40))

@@ -58,7 +58,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Path(folder).resolve()
         copy_project(copy)
-        ids = dict.fromkeys(one for fault in faults for one in ids_of_tests()[fault.test])
+        ids: dict[str, None] = {}
+        for fault in faults:
+            ids |= dict.fromkeys(ids_of_tests()[fault.test])
         code, output = run_tests(copy, ids, patience_s=15 * 60)
         if code:
             sys.stdout.write(f"{output}\nThese tests fail without a fault.\n")
@@ -120,7 +122,7 @@ def run_tests(folder: Path, ids: Iterable[str], *, patience_s: int) -> tuple[int
         signal.alarm(patience_s)  # a fault may cause an endless loop
         code = -1
         try:
-            code = _run_in_child(folder, [f"{TESTS.name}/{one}" for one in ids], log)
+            code = _run_in_child(folder, [f"{TESTS.name}/{node_id}" for node_id in ids], log)
         except BaseException:  # noqa: BLE001 - a child must not continue with the parent's code
             traceback.print_exc()
         finally:

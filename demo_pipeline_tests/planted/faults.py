@@ -52,12 +52,12 @@ def ids_of_tests() -> Mapping[str, Sequence[str]]:
 
     The node ids are relative to the folder of the tests.
     """
-    found: dict[str, list[str]] = {}
+    node_ids: dict[str, list[str]] = {}
     for path, text in sources(TESTS).items():
         if path.name.startswith("test_"):
             for name in _test_names(ast.parse(text).body):
-                found.setdefault(name.rpartition("::")[2], []).append(f"{path}::{name}")
-    return found
+                node_ids.setdefault(name.rpartition("::")[2], []).append(f"{path}::{name}")
+    return node_ids
 
 
 def _test_names(body: Sequence[ast.stmt]) -> Iterator[str]:
@@ -74,9 +74,9 @@ def place(fault: Fault) -> Path:
     Raises:
         LookupError: the text does not occur exactly once in the package.
     """
-    found = {path: text.count(fault.find) for path, text in sources(PACKAGE).items()}
-    holding = [path for path, count in found.items() if count]
-    if sum(found.values()) != 1:
+    counts = {path: text.count(fault.find) for path, text in sources(PACKAGE).items()}
+    holding = [path for path, count in counts.items() if count]
+    if sum(counts.values()) != 1:
         where = ", ".join(map(str, holding)) or "nowhere"
         raise LookupError(f"{fault.name}: {fault.find!r} must stand once, but stands {where}")
     return holding[0]

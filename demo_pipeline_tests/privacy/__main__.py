@@ -115,8 +115,9 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
         Secret → kind of the secret.
     """
     secrets_by_kind = {kind: list(secrets_of(kind, 1 + count // len(KINDS))) for kind in KINDS}
-    rows = zip(*secrets_by_kind.values(), strict=True)
-    queue = [(secret, kind) for row in rows for secret, kind in zip(row, KINDS, strict=True)]
+    queue: list[tuple[str, str]] = []
+    for secrets_of_kinds in zip(*secrets_by_kind.values(), strict=True):
+        queue += zip(secrets_of_kinds, KINDS, strict=True)
     # The secrets are taken with an odd stride, so that each kind is shown in each way.
     order = sorted(range(count), key=lambda n: (n * 7) % count)
     secrets = [queue[n] for n in order]
@@ -124,7 +125,8 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
         part = [secret for secret, _ in secrets[start : start + 15]]
         steps, last = moments_of(part)
         folder = root / f"canaries_{number:02d}"
-        instruction = f"Write {part[0].upper() if number % 2 else part[0]} to all."
+        recipient = part[0].upper() if number % 2 else part[0]
+        instruction = f"Write {recipient} to all."
         write_trajectory(folder, steps, look, instruction=instruction, last=last)
     return dict(secrets)
 

@@ -42,7 +42,7 @@ def redaction_of(folder: Path, settings: PrivacySettings, marks: Marks | None = 
     return redaction
 
 
-def shown(path: Path) -> screenshot_texts.BgrImage:
+def loaded_screenshot(path: Path) -> screenshot_texts.BgrImage:
     picture = screenshot_texts.load_screenshot(path)
     assert picture is not None
     return picture
@@ -107,7 +107,7 @@ def test_no_picture_of_the_copy_shows_a_secret(tmp_path):
     secrets = [next(secrets_of(kind, 1)) for kind in ("email", "card")]
     write(tmp_path / "demo", secrets)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
-    picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
+    picture = loaded_screenshot(tmp_path / "out" / "final_screenshot.png")[:300]
     read = folded(
         " ".join(line.text for line in screenshot_texts.ScreenshotReader().lines(picture))
     )
@@ -121,8 +121,8 @@ def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     redaction = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
     # Two steps and the final screenshot, to which the marks of the last step apply, too.
     assert redaction.write(tmp_path / "out") == 3
-    first = shown(tmp_path / "out" / "steps" / "000" / "screenshot.png")
-    final = shown(tmp_path / "out" / "final_screenshot.png")
+    first = loaded_screenshot(tmp_path / "out" / "steps" / "000" / "screenshot.png")
+    final = loaded_screenshot(tmp_path / "out" / "final_screenshot.png")
     assert (first[40:90, 50:350] == first[40, 50]).all()
     assert not (final[40:90, 50:350] == final[40, 50]).all()
 
@@ -142,7 +142,7 @@ def test_unsearched_screenshots_are_covered_completely(tmp_path):
     write(tmp_path / "demo", ["nothing private"])
     redaction = redaction_of(tmp_path / "demo", REDACT)
     assert redaction.write(tmp_path / "out") == 2
-    picture = shown(tmp_path / "out" / "final_screenshot.png")
+    picture = loaded_screenshot(tmp_path / "out" / "final_screenshot.png")
     assert (picture == picture[0, 0]).all()
 
 
@@ -181,7 +181,7 @@ def test_a_secret_over_two_lines_of_a_picture_is_covered(tmp_path):
     moments = [Moment(typing(EMAIL), [], lines)]
     write_trajectory(tmp_path / "demo", moments, Look(), instruction="Do it.", last=lines)
     redaction_of(tmp_path / "demo", REDACT).write(tmp_path / "out")
-    picture = shown(tmp_path / "out" / "final_screenshot.png")[:300]
+    picture = loaded_screenshot(tmp_path / "out" / "final_screenshot.png")[:300]
     read = folded(
         " ".join(line.text for line in screenshot_texts.ScreenshotReader().lines(picture))
     )

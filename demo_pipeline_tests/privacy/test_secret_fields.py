@@ -33,8 +33,10 @@ def mark_fields(log: Path, mark: dict[str, Any]) -> None:
             return [marked(item) for item in value]
         if not isinstance(value, dict):
             return value
-        same = {key: marked(item) for key, item in value.items()}
-        return {**same, **mark} if value.get("name") == "Name" and "bbox" in value else same
+        copied = {key: marked(item) for key, item in value.items()}
+        if value.get("name") == "Name" and "bbox" in value:
+            copied |= mark
+        return copied
 
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     log.write_text("".join(f"{json.dumps(marked(line))}\n" for line in lines))
@@ -65,7 +67,8 @@ def holding(store: Path, text: str) -> set[str]:
     folders = set()
     for path in store.rglob("*"):
         if path.is_file() and text.encode() in path.read_bytes():
-            folders.add(path.relative_to(store).parts[1 if ".versions" in str(path) else 0])
+            parts = path.relative_to(store).parts
+            folders.add(parts[1] if ".versions" in parts else parts[0])
     return folders
 
 

@@ -34,18 +34,18 @@ def read(lines: list[dict[str, Any]]) -> tuple[list[Any], list[str]]:
     timed = [{**line, "time": START_MS + line["time"]} for line in lines]
     events = list(parse_log(io.BytesIO(text_of(timed))))
     steps = find_clock_steps(events, FILMED)
-    moved = [one for one in moved_events(events, steps) if isinstance(one, Event)]
+    moved = [row for row in moved_events(events, steps) if isinstance(row, Event)]
     settings = ActionSettings()
     inputs, _ = repair(in_order([as_input(event) for event in moved]), "windows", settings)
-    found = segment(
+    segmented = segment(
         inputs,
         "windows",
         settings,
         Keyboards.of(Keyboard("us")),
         clock_steps=[step.line for step in steps],
     )
-    kept = [one for one in found.actions if "continued" not in one.flags]
-    return steps, [one.action_type for one in kept]
+    kept = [action for action in segmented.actions if "continued" not in action.flags]
+    return steps, [action.action_type for action in kept]
 
 
 def stepped(at: int, step_ms: int) -> list[dict[str, Any]]:
@@ -65,9 +65,14 @@ def test_a_step_before_any_line_changes_no_action(step_ms):
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
 def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms):
     """Two hooks log each event of the pointer, and a single hook logs those of the keys."""
-    lines = [line for line in WORK for _ in range(2 if "key" not in line["data"] else 1)]
+    lines = []
+    for line in WORK:
+        is_key = "key" in line["data"]
+        lines += [line] if is_key else [line, line]
     for at in range(1, 2 * REST, 2):
-        moved = [{**one, "time": one["time"] + step_ms * (n >= at)} for n, one in enumerate(lines)]
+        moved = [
+            {**line, "time": line["time"] + step_ms * (n >= at)} for n, line in enumerate(lines)
+        ]
         steps, actions = read(moved)
         assert [step.line for step in steps] == [at + 1]
         assert actions == ["click", "drag", "type"], at

@@ -15,18 +15,18 @@ from demo_pipeline.recording.key_names import read_typed_character
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
 
 
-def parse(log: bytes, **chosen: Any) -> list[Event | Rejected]:
-    return list(parse_log(io.BytesIO(log), **chosen))
+def parse(log: bytes, **options: Any) -> list[Event | Rejected]:
+    return list(parse_log(io.BytesIO(log), **options))
 
 
-def one(log: bytes, **chosen: Any) -> Event:
-    [item] = parse(log, **chosen)
+def accepted(log: bytes, **options: Any) -> Event:
+    [item] = parse(log, **options)
     assert isinstance(item, Event), item
     return item
 
 
-def refused(log: bytes, **chosen: Any) -> Rejected:
-    [item] = parse(log, **chosen)
+def refused(log: bytes, **options: Any) -> Rejected:
+    [item] = parse(log, **options)
     assert isinstance(item, Rejected), item
     return item
 
@@ -61,7 +61,7 @@ def test_lines_are_numbered_and_placed():
 
 
 def test_a_byte_order_mark_is_not_part_of_a_line():
-    item = one(b"\xef\xbb\xbf" + MOVE + b"\r\n")
+    item = accepted(b"\xef\xbb\xbf" + MOVE + b"\r\n")
     assert (item.byte_offset, item.byte_length) == (3, len(MOVE))
 
 
@@ -73,7 +73,7 @@ def test_the_last_line_needs_no_end():
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
 def test_the_longest_line_allowed(end):
-    assert one(MOVE + end, max_line_bytes=len(MOVE)).x == 1
+    assert accepted(MOVE + end, max_line_bytes=len(MOVE)).x == 1
     long = refused(MOVE + end, max_line_bytes=len(MOVE) - 1)
     assert (long.code, long.byte_offset, long.byte_length) == ("line_too_long", 0, len(MOVE))
 
@@ -93,30 +93,30 @@ def test_a_line_far_too_long_costs_only_itself():
 
 @pytest.mark.parametrize("event", ["mousedown", "mouseup"])
 def test_buttons_without_a_position(event):
-    item = one(logged(event, button="Left"))
+    item = accepted(logged(event, button="Left"))
     assert (item.button, item.x, item.y) == ("Left", None, None)
 
 
 def test_half_a_position_is_no_position():
-    item = one(logged("mousedown", button="Left", x=5))
+    item = accepted(logged("mousedown", button="Left", x=5))
     assert (item.x, item.y) == (None, None)
 
 
 def test_fractional_and_negative_points():
-    item = one(b'{"event":"mousemove","data":{"x":1.0,"y":-20.5},"time":5.0}')
+    item = accepted(b'{"event":"mousemove","data":{"x":1.0,"y":-20.5},"time":5.0}')
     assert (item.x, item.y, item.time_ms) == (1.0, -20.5, 5)
 
 
 def test_unknown_fields_are_ignored():
     text = b'{"v":2,"event":"keydown","data":{"key":"A","scan":[1,{}],"actual_char":"a"},"time":5}'
-    item = one(text)
+    item = accepted(text)
     assert (item.key, item.actual_char) == ("A", "a")
 
 
 @pytest.mark.parametrize("event", ["mousedelta", "ffmpeg_stderr", "tomorrow"])
 def test_undocumented_events_keep_their_payload(event):
     data = {"x": "left", "delta": [1, 2], "text": 'start: 1700000000.5 "é"', "nest": {"a": None}}
-    item = one(logged(event, **data))
+    item = accepted(logged(event, **data))
     assert item.event == event
     assert item.payload is not None
     assert json.loads(item.payload) == data
@@ -127,7 +127,7 @@ def test_undocumented_events_keep_their_payload(event):
     ("data", "duration"), [({"tree": {}}, None), ({"duration": -4}, None), ({"duration": 2.6}, 3)]
 )
 def test_scans_with_odd_durations(data, duration):
-    assert one(logged("axtree", **data)).duration_ms == duration
+    assert accepted(logged("axtree", **data)).duration_ms == duration
 
 
 def nested(levels: int, event: str = "axtree") -> bytes:
@@ -138,7 +138,7 @@ def nested(levels: int, event: str = "axtree") -> bytes:
 
 @pytest.mark.parametrize("levels", [1, 400, 490])
 def test_deep_trees(levels):
-    assert one(nested(levels)).duration_ms == 9
+    assert accepted(nested(levels)).duration_ms == 9
 
 
 def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
@@ -164,12 +164,12 @@ def test_a_short_line_with_elements_without_number_is_rejected():
         tree = ",".join(["{}"] * elements)
         return f'{{"event":"axtree","data":{{"tree":[{tree}]}},"time":5}}'.encode()
 
-    assert isinstance(one(scan(150_000)), Event)
+    assert isinstance(accepted(scan(150_000)), Event)
     assert refused(scan(200_000)).code == "too_many_elements"
 
 
 def test_deep_payloads_of_undocumented_events():
-    item = one(nested(400, "axtree_interaction"))
+    item = accepted(nested(400, "axtree_interaction"))
     assert item.payload is not None
     assert item.payload.count("children") == 400
 
@@ -238,8 +238,9 @@ def test_rejections_name_their_reason(line, code):
 )
 def test_half_an_emoji_is_an_event(half, fields):
     line = b'{"event":"keydown","data":{%s},"time":5}' % fields.replace(b"HALF", half)
-    event = one(line)
-    assert (event.key, event.byte_length) == ("A" if b'"A"' in fields else "Unknown(0)", len(line))
+    event = accepted(line)
+    assert event.key == ("A" if b'"A"' in fields else "Unknown(0)")
+    assert event.byte_length == len(line)
     assert read_typed_character(event.actual_char).half == "\ud83d"
     assert refused(line.replace(b"keydown", b"other")).code in {"invalid_utf8", "wrong_type"}
 
@@ -296,10 +297,11 @@ def check_rows(log: bytes) -> None:
     expected = log.count(b"\n") + (not log.endswith(b"\n") and bool(log))
     for limit in (8, 10_000):
         rows = parse(log, max_line_bytes=limit)
-        numbers = [row.event_index if isinstance(row, Event) else row.line for row in rows]
-        assert numbers == list(range(1, expected + 1))
+        numbers = []
         for row in rows:
+            numbers.append(row.event_index if isinstance(row, Event) else row.line)
             assert b"\n" not in log[row.byte_offset : row.byte_offset + row.byte_length]
+        assert numbers == list(range(1, expected + 1))
 
 
 def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
@@ -307,6 +309,6 @@ def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
     element = b'{"role": "button", "name": "' + b"x" * 200 + b'", "children": []}'
     tree = b"[" + b",".join([element] * 120_000) + b"]"
     line = b'{"event": "axtree", "time": 1700000000000, "data": {"tree": ' + tree + b"}}"
-    found = refused(line)
-    assert found.code == "line_too_long"
-    assert "more than any tree of a screen" in found.message
+    rejection = refused(line)
+    assert rejection.code == "line_too_long"
+    assert "more than any tree of a screen" in rejection.message

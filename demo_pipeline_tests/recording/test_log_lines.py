@@ -21,9 +21,9 @@ def test_lines_have_the_positions_of_a_plain_split(log):
         plain.pop()
     if log and not bare:
         plain = [b""]
-    found = list(split_lines(io.BytesIO(log), 1_000))
-    assert [log[start : start + length] for _, start, length, _ in found] == plain
-    assert [line.rstrip(b"\r\n") for *_, line in found if line is not None] == plain
+    pieces = list(split_lines(io.BytesIO(log), 1_000))
+    assert [log[start : start + length] for _, start, length, _ in pieces] == plain
+    assert [line.rstrip(b"\r\n") for *_, line in pieces if line is not None] == plain
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n"])

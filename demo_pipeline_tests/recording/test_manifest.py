@@ -141,9 +141,9 @@ def test_three_broken_files_are_three_problems(upload, out):
 def test_a_missing_file_does_not_hide_a_broken_one(upload, out):
     (upload / "recording.mp4").unlink()
     (upload / "meta.json").write_bytes(b"\xff\xfe")
-    found = problems_of(upload, out)
-    assert ("missing_file", "recording.mp4") in found
-    assert any(location.startswith("meta.json") for _, location in found)
+    problems = problems_of(upload, out)
+    assert ("missing_file", "recording.mp4") in problems
+    assert any(location.startswith("meta.json") for _, location in problems)
 
 
 def test_a_folder_in_place_of_a_file(upload, out):
@@ -166,8 +166,11 @@ def test_a_changed_upload_is_noticed(upload, out, change):
     build(upload, out)
     path = upload / "input_log.jsonl"
     data = path.read_bytes()
-    path.write_bytes(data + b"\n" if change == "append" else data[:9] + b"?" + data[10:])
-    if change == "remove":
+    if change == "append":
+        path.write_bytes(data + b"\n")
+    elif change == "flip":
+        path.write_bytes(data[:9] + b"?" + data[10:])
+    else:
         path.unlink()
     with pytest.raises(DemonstrationError) as caught:
         verified_file(upload, "input_log.jsonl", read_manifest(out))

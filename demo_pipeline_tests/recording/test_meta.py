@@ -56,7 +56,7 @@ def test_systems_have_the_names_of_other_programs_too():
 
 
 @pytest.mark.parametrize(
-    ("platform", "locale", "told", "layout"),
+    ("platform", "locale", "logged_layout", "layout"),
     [
         ("windows", "en-US", "de-qwerty", "de"),
         ("windows", "fr-FR", "us-qwerty", "us"),
@@ -69,9 +69,11 @@ def test_systems_have_the_names_of_other_programs_too():
         ("macos", "fr-FR", "us-qwerty", "fr"),
     ],
 )
-def test_the_keyboard_is_the_one_that_a_windows_recorder_found(platform, locale, told, layout):
-    known = {"platform": platform, "locale": locale, "keyboard_layout": told}
-    meta, _ = read_meta(json_bytes({"timestamp": "2025-03-04T15:18:16Z"} | known))
+def test_the_keyboard_is_the_one_that_a_windows_recorder_found(
+    platform, locale, logged_layout, layout
+):
+    fields = {"platform": platform, "locale": locale, "keyboard_layout": logged_layout}
+    meta, _ = read_meta(json_bytes({"timestamp": "2025-03-04T15:18:16Z"} | fields))
     assert meta.usual_layout == layout
 
 

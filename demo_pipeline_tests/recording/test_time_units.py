@@ -83,13 +83,13 @@ def test_the_duration_of_a_scan_is_in_the_unit_of_the_log(tmp_path, unit, durati
     assert [row["duration_ms"] for row in read_scans(tmp_path)] == [expected]
 
 
-@pytest.mark.parametrize(("hours", "problems"), [(0, 0), (-23, 0), (23, 0), (-24, 1), (25, 1)])
-def test_a_log_of_another_day_is_one_clear_problem(tmp_path, hours, problems):
+@pytest.mark.parametrize(("hours", "count"), [(0, 0), (-23, 0), (23, 0), (-24, 1), (25, 1)])
+def test_a_log_of_another_day_is_one_clear_problem(tmp_path, hours, count):
     built(tmp_path, log_of([START_MS + n for n in range(9)]))
     recorded = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=hours, seconds=-1)
-    found = check_recording_time(tmp_path, recorded)
-    assert len(found) == problems
-    for problem in found:
+    problems = check_recording_time(tmp_path, recorded)
+    assert len(problems) == count
+    for problem in problems:
         assert problem.code == "log_not_of_this_recording"
         assert "2025-03-04 20:18 UTC" in problem.message
         assert f"meta.timestamp is {recorded:%Y-%m-%d %H:%M} UTC" in problem.message

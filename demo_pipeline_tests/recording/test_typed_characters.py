@@ -15,17 +15,22 @@ def debug_print(name: str | None, units: list[int], *, dead: bool = False) -> st
 
     `name` must already be escaped as Rust escapes strings.
     """
-    shown = "None" if name is None else f'Some("{name}")'
-    return f"UnicodeInfo {{ name: {shown}, unicode: {units}, is_dead: {str(dead).lower()} }}"
+    printed_name = "None" if name is None else f'Some("{name}")'
+    return f"UnicodeInfo {{ name: {printed_name}, unicode: {units}, is_dead: {str(dead).lower()} }}"
 
 
 def rust_escaped(text: str) -> str:
     """Escapes a text as Rust's Debug does."""
     simple = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-    return "".join(
-        simple.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
-        for char in text
-    )
+    escaped = ""
+    for char in text:
+        if char in simple:
+            escaped += simple[char]
+        elif char.isprintable():
+            escaped += char
+        else:
+            escaped += f"\\u{{{ord(char):x}}}"
+    return escaped
 
 
 def utf16(text: str) -> list[int]:

@@ -111,8 +111,8 @@ def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, 
     video = RecordedVideo(path, read_packets(path))
     assert np.allclose(np.diff(video.times), 0.1)
     [last] = video.frames([Span(video.times[20] - 0.01, video.times[20] + 0.01)])
-    shown = last.decoded.to_ndarray(format="rgb24").mean()
-    assert abs(shown - 200) < 6  # the brightness of frame 20; its neighbours differ by 10
+    brightness = last.decoded.to_ndarray(format="rgb24").mean()
+    assert abs(brightness - 200) < 6  # frame 20; its neighbours differ by 10
 
 
 def test_a_film_without_frames_says_so(tmp_path):
@@ -194,16 +194,16 @@ def test_an_unsupported_codec(mp4):
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "said"),
+    ("limit", "value", "message"),
     [
         ("_MAX_PIXELS", 96 * 64 - 1, "are not accepted"),
         ("_MIN_SIDE", 65, "are not accepted"),
         ("_MAX_SECONDS", 2, "is longer than 2 s"),
     ],
 )
-def test_limits(mp4, monkeypatch, limit, value, said):
+def test_limits(mp4, monkeypatch, limit, value, message):
     monkeypatch.setattr(video_probe, limit, value)
-    assert said in failure(mp4)
+    assert message in failure(mp4)
 
 
 def test_one_thread_decodes(mp4):

@@ -483,7 +483,9 @@ def _write_trajectory(demo: MadeDemonstration, folder: Path, actions: list[Actio
 
 
 def _written(index: int, step: MadeStep) -> dict[str, Any]:
-    parameters: dict[str, Any] = dict(zip("xy", step.point, strict=True)) if step.point else {}
+    parameters: dict[str, Any] = {}
+    if step.point:
+        parameters = dict(zip("xy", step.point, strict=True))
     more: dict[str, dict[str, Any]] = {
         "click": {"button": "left"},
         "scroll": {"direction": "down", "amount": 2},

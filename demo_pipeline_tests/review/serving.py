@@ -57,10 +57,13 @@ class Served:
         **headers: str | None,
     ) -> Answer:
         """Sends a request like the review page. Headers whose value is None are not sent."""
-        sent = {"origin": f"http://127.0.0.1:{self.port}"} if method == "POST" else {}
-        sent |= {"content-type": "application/json"} if body is not None else {}
-        given = {name.replace("_", "-"): text for name, text in headers.items()}
-        chosen = {name: text for name, text in {**sent, **given}.items() if text is not None}
+        sent: dict[str, str | None] = {}
+        if method == "POST":
+            sent["origin"] = f"http://127.0.0.1:{self.port}"
+        if body is not None:
+            sent["content-type"] = "application/json"
+        sent |= {name.replace("_", "-"): text for name, text in headers.items()}
+        chosen = {name: text for name, text in sent.items() if text is not None}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         target = path if raw else f"/{self.token}/{path}"
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()

@@ -135,9 +135,13 @@ def test_many_corrections_change_rows_of_their_demonstration_in_every_dataset_an
 
 def rows_of(name: str, data: bytes) -> list[str]:
     """Returns the rows of a Parquet or JSON Lines file, and nothing for other files."""
+    if not data:
+        return []
     if name.endswith(".parquet"):
-        return [repr(row) for row in pq.read_table(io.BytesIO(data)).to_pylist()] if data else []
-    return data.decode().splitlines() if name.endswith(".jsonl") else []
+        return [repr(row) for row in pq.read_table(io.BytesIO(data)).to_pylist()]
+    if name.endswith(".jsonl"):
+        return data.decode().splitlines()
+    return []
 
 
 def every(workspace: Workspace, name: str) -> dict[str, bytes]:

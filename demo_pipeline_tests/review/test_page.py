@@ -61,13 +61,13 @@ def held(workspace: Workspace, name: str = "first") -> Judgement:
     return judge(reviews.about(name), subject_of(version, name))
 
 
-def shown(page: Page, step: str) -> None:
+def wait_for_step(page: Page, step: str) -> None:
     expect(page.locator(f'#canvas[data-shown="{step}"]')).to_be_attached(timeout=PATIENCE)
 
 
 def show(page: Page, running: Served, step: str) -> None:
     page.goto(f"{running.url}#{step}")
-    shown(page, step)
+    wait_for_step(page, step)
 
 
 def press(page: Page, *keys: str) -> None:
@@ -75,7 +75,7 @@ def press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def saved(page: Page) -> None:
+def wait_until_saved(page: Page) -> None:
     expect(page.locator("#saving")).to_have_text("All saved", timeout=PATIENCE)
 
 
@@ -83,14 +83,14 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
     workspace = open_workspace(root)
     with served(workspace) as running:
         page.goto(f"{running.url}#first")
-        shown(page, "first/0")
+        wait_for_step(page, "first/0")
         expect(page.locator("#queue li")).to_have_count(2)
         press(page, "ArrowRight")
-        shown(page, "first/1")
+        wait_for_step(page, "first/1")
         press(page, "j", "k", "k")
-        shown(page, "first/0")
+        wait_for_step(page, "first/0")
         press(page, "End", "b", "Home", "j")
-        saved(page)
+        wait_until_saved(page)
         press(page, "[")
         page.keyboard.press("i")
         page.keyboard.press("Control+A")
@@ -98,7 +98,7 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
         page.keyboard.press("Shift+Enter")
         page.keyboard.type("  write the name.")
         press(page, "Enter")
-        saved(page)
+        wait_until_saved(page)
         press(page, "t")  # the next click selects the element at its position
         boxes = page.evaluate("() => document.querySelector('#canvas').getBoundingClientRect()")
         node = page.evaluate("() => state.nodes.find((one) => one.name === 'Agree').bounds")
@@ -106,10 +106,10 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
         y = boxes["y"] + (node["y"] + node["height"] / 2) * boxes["height"] / 1080
         page.mouse.move(x, y)
         page.mouse.click(x, y)
-        saved(page)
+        wait_until_saved(page)
         expect(page.locator("#target")).to_contain_text("Agree", timeout=PATIENCE)
         press(page, "a")
-        saved(page)
+        wait_until_saved(page)
         corrections = held(workspace).corrections
         last = len(page.locator("#steps li").all()) - 1
         assert corrections.instruction == "Tick the box:\n  write the name."
@@ -122,13 +122,13 @@ def test_a_demonstration_is_judged_and_corrected_by_keyboard(root, page):
         assert action.target_element.name == "Agree"
         assert held(workspace).status == "approved"
         page.reload()
-        shown(page, "first/1")
+        wait_for_step(page, "first/1")
         assert page.locator("#instruction").inner_text() == corrections.instruction
         expect(page.locator("#decisions li")).to_have_count(5)
         press(page, "u")
         expect(page.locator("#decisions li.undone")).to_have_count(1, timeout=PATIENCE)
         press(page, "u", "U")
-        saved(page)
+        wait_until_saved(page)
         assert held(workspace).status == "open"
 
 
@@ -139,12 +139,12 @@ def test_parameters_notes_and_rejection_with_a_reason(root, page):
         press(page, "e", "Control+A")
         page.keyboard.type("400")
         press(page, "Enter")
-        saved(page)
+        wait_until_saved(page)
         press(page, "c")
         page.keyboard.type("look here")
         press(page, "Enter")
         press(page, "r", "2")
-        saved(page)
+        wait_until_saved(page)
         expect(page.locator("#decisions li")).to_have_count(3, timeout=PATIENCE)
         press(page, "e", "Control+A")
         page.keyboard.type("9999")
@@ -166,7 +166,7 @@ def test_screenshot_decision_and_undo_are_visible_and_the_screenshot_can_be_zoom
     with served(open_workspace(root)) as running:
         show(page, running, "first/0")
         press(page, "b")
-        saved(page)
+        wait_until_saved(page)
         for place in ("#canvas", "#in-force button", "#steps li.chosen", "#verdict-buttons"):
             box = page.locator(place).bounding_box()
             assert box is not None
@@ -192,7 +192,7 @@ def test_screenshot_decision_and_undo_are_visible_and_the_screenshot_can_be_zoom
         expect(page.locator("#tiles li")).not_to_have_count(0)
         page.select_option("#by-decision", "bad step")
         page.locator("#tiles li").click()
-        shown(page, "first/0")
+        wait_for_step(page, "first/0")
         expect(page.locator("#grid")).to_be_hidden()
     page.close()
 
@@ -226,7 +226,7 @@ def test_fifteen_steps_are_visible_without_scrolling(real_root, browser):
         )
         assert strip == [0, 0]
         press(page, "ArrowRight")  # to the step with typed text
-        shown(page, "20261121_212358/1")
+        wait_for_step(page, "20261121_212358/1")
         evidence = page.locator("#evidence")
         expect(evidence).to_contain_text("by the scans, read by the layout uk")
         expect(evidence).to_contain_text("pixels, ±38 ms")
@@ -255,14 +255,14 @@ def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(root, 
         press(page, "m")
         click(300, 200)
         click(900, 500)
-        saved(page)
+        wait_until_saved(page)
         expect(page.locator("#decisions li")).to_contain_text("a part of step 0 is private")
         assert covered()
         page.reload()
-        shown(page, "first/0")
+        wait_for_step(page, "first/0")
         press(page, "m")
         click(600, 300)
-        saved(page)
+        wait_until_saved(page)
         expect(page.locator("#decisions li")).to_have_count(2)
         assert not covered()
 
@@ -270,11 +270,11 @@ def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(root, 
 def test_a_draft_survives_a_reload(root, page):
     with served(open_workspace(root)) as running:
         page.goto(f"{running.url}#second")
-        shown(page, "second/0")
+        wait_for_step(page, "second/0")
         press(page, "i", "End")
         page.keyboard.type(" And more")
         page.reload()
-        shown(page, "second/0")
+        wait_for_step(page, "second/0")
         assert "And more" in page.locator("#words").input_value()
 
 
@@ -293,7 +293,7 @@ def test_the_video_shows_the_frame_of_the_step(root, page):
             pts = f"{frames[place + by]:.2f}"
             expect(film).to_have_attribute("data-pts", pts, timeout=PATIENCE)
         press(page, "f")
-        shown(page, "first/1")
+        wait_for_step(page, "first/1")
 
 
 def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root, page):
@@ -301,13 +301,13 @@ def test_nothing_is_lost_when_the_server_is_killed_between_two_keys(root, page):
     running = start_command(root, port, "--author", "ann")
     show(page, running, "first/0")
     press(page, "b")
-    saved(page)
+    wait_until_saved(page)
     kill(running)
     press(page, "j", "b", "a")
     expect(page.locator("#saving")).to_contain_text("2 not saved", timeout=PATIENCE)
     again = start_command(root, port, "--author", "ann")
     page.reload()
-    saved(page)
+    wait_until_saved(page)
     kill(again)
     reviews = Reviews(open_workspace(root).store)
     reviews.refresh()
@@ -328,14 +328,14 @@ def test_two_browsers_and_a_rebuild_at_once_lose_nothing(tmp_path, browser, page
         press(page, "a")
         press(other, "b")
         for tab in (page, other):
-            saved(tab)
+            wait_until_saved(tab)
         task = json.loads((recorded.path / "task.json").read_text())
         (recorded.path / "task.json").write_text(json.dumps({**task, "difficulty": "hard"}))
         commit_trajectory(workspace, recorded)  # another version with the same steps
         press(page, "j", "b")
         press(other, "End", "b")
         for tab in (page, other):
-            saved(tab)
+            wait_until_saved(tab)
         other.close()
         page.reload()
         expect(page.locator("#decisions li")).to_have_count(4, timeout=PATIENCE)
@@ -358,7 +358,7 @@ def test_a_decision_about_a_version_that_was_rebuilt_meanwhile_is_not_saved_sile
         expect(again).to_be_visible(timeout=PATIENCE)
         assert held(workspace, "demo").status == "open"
         again.click()
-        saved(page)
+        wait_until_saved(page)
     assert held(workspace, "demo").status == "approved"
 
 
@@ -390,7 +390,7 @@ def test_hostile_text_stays_text(tmp_path, page):
         show(page, running, f"{name}/0")
         expect(page.locator("#instruction")).to_have_text(script)
         press(page, "j")
-        shown(page, f"{name}/1")
+        wait_for_step(page, f"{name}/1")
         expect(page.locator("#tree li", has_text="onerror")).to_have_count(1, timeout=PATIENCE)
         page.locator("#tree li", has_text="onerror").hover()
         press(page, "c")
@@ -398,7 +398,7 @@ def test_hostile_text_stays_text(tmp_path, page):
         press(page, "Enter", "r")
         page.locator("#reject-text").fill(script)
         page.locator("#reasons li").first.click()
-        saved(page)
+        wait_until_saved(page)
         page.reload()
         expect(page.locator("#decisions li", has_text="onerror")).to_have_count(2, timeout=PATIENCE)
         assert page.locator("main img, aside img, nav img, body script").count() == 0
@@ -433,7 +433,7 @@ def test_annotations_are_shown_and_a_person_overrides_them(root, page):
     build_stage(workspace, ANNOTATIONS_STAGE, "first")
     with served(workspace) as server:
         page.goto(f"{server.url}#first")
-        shown(page, "first/0")
+        wait_for_step(page, "first/0")
         expect(page.locator("#annotations li")).to_have_text(
             ["thought: A model's [b]words · model"]
         )
@@ -444,9 +444,9 @@ def test_annotations_are_shown_and_a_person_overrides_them(root, page):
         page.keyboard.press("Enter")
         expect(page.locator("#decisions li").first).to_contain_text("thought of step 0: I look")
         page.keyboard.press("ArrowRight")
-        shown(page, "first/1")
+        wait_for_step(page, "first/1")
         expect(page.locator("#thought")).to_have_value("")
-        saved(page)
+        wait_until_saved(page)
     build_stage(workspace, ANNOTATIONS_STAGE, "first")
     judged = open_judged(workspace.store, "first", Reviews(workspace.store), PrivacySettings())
     assert judged.trajectory.notes[0] == {

@@ -1,6 +1,7 @@
 """Tests that concurrent decisions are stored once each, and are exchanged without loss."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_decisions_of_many_reviewers_at_once_are_stored_once_each(judged):
         return [reviews.make(judged[2], judged[1], f"r{who}", "note", n).id for n in notes]
 
     with ThreadPoolExecutor(4) as pool:
-        written = [decision for some in pool.map(work, range(4)) for decision in some]
+        written = list(chain.from_iterable(pool.map(work, range(4))))
     reviews = Reviews(store)
     reviews.refresh("demo")
     assert sorted(decision.id for decision in reviews.all()) == sorted(written)

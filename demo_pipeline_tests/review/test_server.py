@@ -21,13 +21,13 @@ HOSTILE = '</script><script>alert(1)</script>"><img src=x onerror=alert(1)>'
 
 
 @pytest.fixture(scope="module")
-def made(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reviewed_root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of(made_root, tmp_path_factory.mktemp("reviewed") / "root")
 
 
 @pytest.fixture
-def server(made: Path) -> Iterator[Served]:
-    with served(open_workspace(made)) as running:
+def server(reviewed_root: Path) -> Iterator[Served]:
+    with served(open_workspace(reviewed_root)) as running:
         yield running
 
 
@@ -48,8 +48,8 @@ def test_the_queue_and_a_demonstration_are_sent_whole(server):
     assert server.ask(f"{step}/tree").json["root"]["role"] == "desktop"
 
 
-def test_the_video_is_sent_in_ranges_and_its_frame_times_as_a_list(server, made):
-    film = (made / "uploads/first/recording.mp4").read_bytes()
+def test_the_video_is_sent_in_ranges_and_its_frame_times_as_a_list(server, reviewed_root):
+    film = (reviewed_root / "uploads/first/recording.mp4").read_bytes()
     whole = server.ask("api/demonstrations/first/video")
     assert (whole.status, whole.body) == (200, film)
     part = server.ask("api/demonstrations/first/video", range="bytes=100-299")
@@ -61,8 +61,8 @@ def test_the_video_is_sent_in_ranges_and_its_frame_times_as_a_list(server, made)
     assert len(frames) > 20
 
 
-def test_a_video_other_than_the_processed_one_is_not_shown(made, tmp_path):
-    root = copy_of(made, tmp_path / "root")
+def test_a_video_other_than_the_processed_one_is_not_shown(reviewed_root, tmp_path):
+    root = copy_of(reviewed_root, tmp_path / "root")
     (root / "uploads/first/recording.mp4").write_bytes(b"another")
     with served(open_workspace(root)) as running:
         assert running.ask("api/demonstrations/first/video").status == 404

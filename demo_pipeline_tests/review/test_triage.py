@@ -108,9 +108,8 @@ def test_a_damaged_screenshot_causes_no_crash_and_no_signal(tmp_path):
     build_triage(inputs, tmp_path)
     steps = read_steps(tmp_path)
     assert len(steps) == len(demo.steps)
-    assert not any(
-        step[name] for step in steps for name in ("no_effect", "black", "torn", "frozen")
-    )
+    for step in steps:
+        assert not any(step[name] for name in ("no_effect", "black", "torn", "frozen"))
 
 
 def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
@@ -124,7 +123,8 @@ def test_typing_that_goes_on_after_rests_is_counted_as_a_whole(tmp_path):
     for number, character in enumerate(typed.text or ""):
         start = typed.press_ms + pause * number
         part = replace(typed, text=character, press_ms=start, end_ms=start + 80, events=[])
-        part.action_index, part.flags = place + number, [CONTINUED] if number else []
+        part.action_index = place + number
+        part.flags = [CONTINUED] if number else []
         actions.append(part)
     write_actions(folders["actions"] / ACTIONS_FILE, actions)
     build_triage(triage_inputs(manifest, folders), tmp_path)
@@ -160,7 +160,7 @@ def test_a_torn_screenshot_shows_half_of_each_neighbour(tmp_path):
 class TestNearDuplicates:
     """Near-duplicates have the same task, the same actions, and similar screens."""
 
-    def one(
+    def duplicate_row(
         self, name: str, hashes: tuple[int, ...] = (1, 2), task: str = "t", kind: str = "type"
     ) -> dict[str, Any]:
         hashes_column = {"picture_hashes": [f"{number:016x}" for number in hashes]}
@@ -173,14 +173,16 @@ class TestNearDuplicates:
 
     def test_a_group_contains_all_that_are_near_any_member(self):
         step = 0b111
-        chain = [self.one(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
+        chain = [self.duplicate_row(name, (step << (3 * n), 0)) for n, name in enumerate("abc")]
         assert near_duplicates(chain) == [frozenset("abc")]
 
     def test_other_tasks_actions_or_screens_are_no_near_duplicates(self):
         far = (2**64 - 1, 2)
-        assert near_duplicates([self.one("a"), self.one("b", task="u")]) == []
-        assert near_duplicates([self.one("a"), self.one("b", kind="click")]) == []
-        assert near_duplicates([self.one("a"), self.one("b", far)]) == []
+        assert near_duplicates([self.duplicate_row("a"), self.duplicate_row("b", task="u")]) == []
+        assert (
+            near_duplicates([self.duplicate_row("a"), self.duplicate_row("b", kind="click")]) == []
+        )
+        assert near_duplicates([self.duplicate_row("a"), self.duplicate_row("b", far)]) == []
 
     @pytest.mark.usefixtures("quick_pictures")
     def test_a_copy_of_a_demonstration_is_found(self, tmp_path):

@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
 
 def timeline_of(folder: Path, *lines: Part, tail: bytes = b"", **settings: Any) -> list[str]:
     """Returns the timeline of a log; the times of `lines` are counted from `START`."""
-    flat = [line for item in lines for line in (item if isinstance(item, list) else [item])]
+    flat: list[Any] = []
+    for part in lines:
+        flat += part if isinstance(part, list) else [part]
     log = text_of(line | {"time": START + line["time"]} for line in flat) + tail
     (folder / "input_log.jsonl").write_bytes(log)
     build_events(folder / "input_log.jsonl", folder)
@@ -72,7 +74,10 @@ def test_no_typed_character_is_shown(folder):
 
 
 def test_repairs_are_counted(folder):
-    twice = [event for n in range(4) for event in tap(200 * n, "KeyA") for _ in range(2)]
+    twice = []
+    for n in range(4):
+        for event in tap(200 * n, "KeyA"):
+            twice += [event, event]
     text = timeline_of(
         folder, move(0, 9, 9), twice, press(2000), lift(2050), lift(2500), wheel(2600, 0),
         press(3000),

@@ -125,8 +125,10 @@ def test_a_run_builds_it_with_its_card_and_lists_it(checkout):
     assert "train 1, val 1" in row
     store = checkout.root / "made/store/toy"
     files = [store / f"{split}.jsonl" for split in ("train", "val", "test")]
-    lines = [json.loads(line)["id"] for file in files for line in file.read_text().splitlines()]
-    assert sorted(lines) == ["first", "second"]
+    ids = []
+    for file in files:
+        ids += [json.loads(line)["id"] for line in file.read_text().splitlines()]
+    assert sorted(ids) == ["first", "second"]
     assert (store / "first.png").read_bytes()[1:4] == b"PNG"
     assert "A toy dataset: the id of every trajectory" in (store / "README.md").read_text()
 

@@ -27,7 +27,7 @@ from demo_pipeline_tests.uploads import made_manifest
 SFT = dataset_stages_by_name()["sft_samples"]
 
 
-def made(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:
+def demonstration(root: Path, name: str, instruction: str, title: str) -> DatasetTrajectory:
     """Returns a demonstration whose task group follows from the title."""
     task = slug(f"chrome {title}")
     return make_trajectory(root / "made", name, [CLICK], instruction=instruction, group=task)
@@ -53,8 +53,8 @@ def built(workspace: Workspace) -> dict[str, str]:
 def test_the_same_words_under_other_titles_forms_and_platforms_are_one_task(tmp_path):
     workspace = opened(tmp_path)
     same = ["Öffne die Datei.", "ÖFFNE  DIE DATEI", "O\u0308ffne die Datei", "öffne\ndie datei!"]
-    demos = [made(tmp_path, f"same{n}", text, f"Title {n}") for n, text in enumerate(same)]
-    demos += [made(tmp_path, f"other{n}", f"Other {n}", f"Other {n}") for n in range(12)]
+    demos = [demonstration(tmp_path, f"same{n}", text, f"Title {n}") for n, text in enumerate(same)]
+    demos += [demonstration(tmp_path, f"other{n}", f"Other {n}", f"Other {n}") for n in range(12)]
     for demo in demos:
         commit_trajectory(workspace, demo)
     splits = built(workspace)
@@ -71,7 +71,9 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     workspace = opened(tmp_path)
     for number in range(9):
         title = f"Title {number}"
-        commit_trajectory(workspace, made(tmp_path, f"demo{number}", f"Do {number}.", title))
+        commit_trajectory(
+            workspace, demonstration(tmp_path, f"demo{number}", f"Do {number}.", title)
+        )
     before = built(workspace)
     assert set(before.values()) == {"train", "val", "test"}
     first = {split: key for key, split in before.items()}
@@ -79,10 +81,12 @@ def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
     older, younger = (number[-1] for number in joined)
     for number in range(9, 15):  # ids that sort before and after the existing ones
         for name in (f"a{number}", f"z{number}"):
-            commit_trajectory(workspace, made(tmp_path, name, f"Do {number}", f"Title {number}"))
+            commit_trajectory(
+                workspace, demonstration(tmp_path, name, f"Do {number}", f"Title {number}")
+            )
     after = built(workspace)
     assert {key: after[key] for key in before} == before
-    bridge = made(tmp_path, "bridge", f"do {older}", f"Title {younger}")
+    bridge = demonstration(tmp_path, "bridge", f"do {older}", f"Title {younger}")
     commit_trajectory(workspace, bridge)
     moved = built(workspace)
     wanted = after | {joined[1]: after[joined[0]], "bridge": after[joined[0]]}
@@ -107,34 +111,34 @@ def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path
     workspace = opened(tmp_path)
     for name, film, log in (("b_first", "f", "l"), ("c_other", "g", "m")):
         write_manifest(workspace, name, film, log)
-        commit_trajectory(workspace, made(tmp_path, name, f"Do {name}", f"Title {name}"))
+        commit_trajectory(workspace, demonstration(tmp_path, name, f"Do {name}", f"Title {name}"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
     # The id sorts first, but the log already belongs to an older demonstration.
     write_manifest(workspace, "a_copy", "another film", "l")
-    commit_trajectory(workspace, made(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
+    commit_trajectory(workspace, demonstration(tmp_path, "a_copy", "Do a copy", "Title of a copy"))
     assert sorted(built(workspace)) == ["b_first", "c_other"]
     sentence = "a_copy has the same video or log as b_first"
     assert committed_trajectories(workspace).notices[0].startswith(sentence)
 
 
-class _Made:
+class _TrajectoryCache:
     """A cache of trajectories with a single step, shared by all Hypothesis examples."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.known = dict[tuple[str, str, str], DatasetTrajectory]()
+        self.trajectories = dict[tuple[str, str, str], DatasetTrajectory]()
 
     def get(self, name: str, instruction: str, title: str) -> DatasetTrajectory:
         key = (name, instruction, title)
-        if key not in self.known:
-            root = self.root / str(len(self.known))
-            self.known[key] = made(root, name, instruction, title)
-        return self.known[key]
+        if key not in self.trajectories:
+            root = self.root / str(len(self.trajectories))
+            self.trajectories[key] = demonstration(root, name, instruction, title)
+        return self.trajectories[key]
 
 
 @pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> _Made:
-    return _Made(tmp_path_factory.mktemp("unions"))
+def demos(tmp_path_factory: pytest.TempPathFactory) -> _TrajectoryCache:
+    return _TrajectoryCache(tmp_path_factory.mktemp("unions"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))

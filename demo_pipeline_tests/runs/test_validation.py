@@ -205,8 +205,10 @@ def test_any_input_is_answered_with_problems(tmp_path, kind, what):
     path = tmp_path / "given.json"
     if what == "empty folder":
         path.mkdir()
-    elif what != "nothing":
-        path.write_bytes(b"" if what == "empty file" else b"\xff\xfe\x00{")
+    elif what == "empty file":
+        path.write_bytes(b"")
+    elif what == "no text":
+        path.write_bytes(b"\xff\xfe\x00{")
     problems = validate(path, kind, Settings())
     assert problems  # an empty file of samples is only a warning
     assert all(problem.message for problem in problems)

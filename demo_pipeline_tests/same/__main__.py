@@ -37,15 +37,15 @@ def main() -> int:
     expected = read_expected()
     if chosen.keep:
         chosen.keep.mkdir(parents=True, exist_ok=True)
-        found = everything(chosen.keep.resolve(), expected)
+        current = everything(chosen.keep.resolve(), expected)
     else:
         with tempfile.TemporaryDirectory(prefix="same-") as folder:
-            found = everything(Path(folder), expected)
+            current = everything(Path(folder), expected)
     if chosen.command == "record":
-        EXPECTED.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
-    lines = differences(expected, found)
+        EXPECTED.write_text(json.dumps(current, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    lines = differences(expected, current)
     sys.stdout.writelines(f"{line}\n" for line in lines[:_MOST])
-    sys.stdout.write(f"{len(found)} things that people see, {len(lines)} differ\n")
+    sys.stdout.write(f"{len(current)} things that people see, {len(lines)} differ\n")
     return int(bool(lines) and chosen.command == "check")
 
 
@@ -54,10 +54,10 @@ def read_expected() -> dict[str, str]:
     return dict(json.loads(EXPECTED.read_text("utf-8"))) if EXPECTED.is_file() else {}
 
 
-def everything(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
+def everything(folder: Path, expected: Mapping[str, str]) -> dict[str, str]:
     """Returns name → hash for the names, commands, published files and exported files."""
     home = Home(make_home(folder / "folder"), str(folder / "folder" / "store"))
-    texts = visible_names(known) | command_results(home)
+    texts = visible_names(expected) | command_results(home)
     stored = tree_hashes(folder / "folder" / "store")
     for prefix, hashes in (
         ("published", stored),
@@ -81,12 +81,12 @@ def hashed(texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+def differences(expected: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Returns a line for each name that is new, gone or changed."""
-    lines = [f"new: {name}" for name in sorted(set(found) - set(expected))]
-    lines += [f"gone: {name}" for name in sorted(set(expected) - set(found))]
-    both = sorted(set(expected) & set(found))
-    return lines + [f"changed: {name}" for name in both if expected[name] != found[name]]
+    lines = [f"new: {name}" for name in sorted(set(current) - set(expected))]
+    lines += [f"gone: {name}" for name in sorted(set(expected) - set(current))]
+    both = sorted(set(expected) & set(current))
+    return lines + [f"changed: {name}" for name in both if expected[name] != current[name]]
 
 
 if __name__ == "__main__":

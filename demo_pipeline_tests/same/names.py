@@ -56,12 +56,12 @@ TABLES = {
 EVERY_EXPORT: tuple[str, ...] = BUILT_IN_EXPORTS
 
 
-def visible_names(known: Iterable[str] = ()) -> dict[str, str]:
+def visible_names(recorded_names: Iterable[str] = ()) -> dict[str, str]:
     """Returns name → what people see under the name, as text. Every export is enabled.
 
     Args:
-        known: names from an earlier call. Their problem codes are kept as long as the source
-            contains the codes.
+        recorded_names: names from an earlier call. Their problem codes are kept as long as the
+            source contains the codes.
     """
     with tempfile.TemporaryDirectory() as folder:
         roots: Any = {name: f"{folder}/{name}" for name in ("uploads", "store", "cache")}
@@ -72,7 +72,7 @@ def visible_names(known: Iterable[str] = ()) -> dict[str, str]:
             **dict(_automation(defs)),
             **dict(_settings(Settings)),
             **dict(_columns()),
-            **dict.fromkeys(_problem_codes(set(known)), ""),
+            **dict.fromkeys(_problem_codes(set(recorded_names)), ""),
             **dict(_commands()),
         }
 
@@ -133,7 +133,7 @@ def _columns() -> Iterator[tuple[str, str]]:
             yield f"column {path} {field.name}", f"{place} {field.type} {field.nullable} {meaning}"
 
 
-def _problem_codes(known: set[str]) -> Iterator[str]:
+def _problem_codes(recorded_names: set[str]) -> Iterator[str]:
     """Yields `problem <code>` for codes in calls of `Problem` and its helpers, and for known codes.
 
     A known code is yielded wherever the source contains it, so that moving the code changes
@@ -144,7 +144,7 @@ def _problem_codes(known: set[str]) -> Iterator[str]:
             if isinstance(node, ast.Call) and "roblem" in ast.unparse(node.func):
                 values = [*node.args[:1], *(word.value for word in node.keywords)]
                 yield from (f"problem {text}" for text in map(_constant, values) if text)
-            elif (text := _constant(node)) and f"problem {text}" in known:
+            elif (text := _constant(node)) and f"problem {text}" in recorded_names:
                 yield f"problem {text}"
 
 

@@ -135,13 +135,13 @@ def command_results(home: Home) -> dict[str, str]:
 
 def tree_hashes(folder: Path) -> dict[str, str]:
     """Returns path → SHA-256 for every file that a reader of the folder sees."""
-    found = {}
+    hashes = {}
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             path = Path(parent) / name
-            found[str(path.relative_to(folder))] = _digest(path.read_bytes())
-    return found
+            hashes[str(path.relative_to(folder))] = _digest(path.read_bytes())
+    return hashes
 
 
 def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
@@ -158,13 +158,13 @@ def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
         use_listings_cache=False,
     )
     data = {key.removeprefix(f"{bucket}/"): reader.cat_file(key) for key in reader.find(bucket)}
-    found = {key: _digest(data[key]) for key in data if key.startswith("quarantine/")}
+    hashes = {key: _digest(data[key]) for key in data if key.startswith("quarantine/")}
     for key, value in data.items():
         if key.startswith("pointers/"):
             output = key.removeprefix("pointers/")
             for path, digest in _version_hashes(data, output, value.decode().strip()):
-                found[f"{output}/{path}"] = digest
-    return found
+                hashes[f"{output}/{path}"] = digest
+    return hashes
 
 
 def _version_hashes(data: dict[str, bytes], output: str, version: str) -> Iterator[tuple[str, str]]:

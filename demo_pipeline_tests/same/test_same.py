@@ -6,7 +6,8 @@ from demo_pipeline_tests.same.names import visible_names
 
 def test_every_name_is_as_recorded():
     expected = read_expected()
-    found = hashed(visible_names(expected))
-    kinds = {name.split()[0] for name in found}
+    current = hashed(visible_names(expected))
+    kinds = {name.split()[0] for name in current}
     names = {name: value for name, value in expected.items() if name.split()[0] in kinds}
-    assert differences(names, found) == [], "intended? `make same SAME=record`, and the changelog"
+    lines = differences(names, current)
+    assert lines == [], "intended? `make same SAME=record`, and the changelog"

@@ -73,7 +73,7 @@ class Widget:
     parent: str = ""
     text: str = ""
     rows: tuple[str, ...] = ()
-    shown: bool = True
+    initially_open: bool = True
     on_click: tuple[Effect, ...] = ()
     on_right_click: tuple[Effect, ...] = ()
     on_enter: tuple[Effect, ...] = ()
@@ -144,7 +144,7 @@ class Desktop:
         return next(w for w in self.widgets if w.name == name)
 
     def initial(self) -> ScreenState:
-        tops = [w for w in self.widgets if w.kind in {"window", "menu"} and w.shown]
+        tops = [w for w in self.widgets if w.kind in {"window", "menu"} and w.initially_open]
         return ScreenState(
             windows=tuple(w.name for w in tops),
             texts={w.name: w.text for w in self.widgets if w.text},

@@ -40,7 +40,7 @@ DESKTOP = Desktop(
             on_click=(Effect("progress", "Loading", seconds=2.2, then=(Effect("open", "Done"),)),),
         ),
         Widget("Loading", "progress_bar", Box(240, 720, 600, 40), "Form"),
-        Widget("Done", "window", Box(1450, 200, 400, 300), shown=False),
+        Widget("Done", "window", Box(1450, 200, 400, 300), initially_open=False),
     )
 )
 ACTS = (

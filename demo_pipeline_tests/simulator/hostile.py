@@ -101,8 +101,11 @@ def _pipe_for(file: str) -> Spoil:
 
 def _log(*lines: Mapping[str, Any] | str) -> Spoil:
     """A log of these lines alone."""
-    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    return lambda folder: _write(folder / LOG, "".join(f"{text}\n" for text in texts).encode())
+    log = ""
+    for line in lines:
+        text = line if isinstance(line, str) else json.dumps(line)
+        log += f"{text}\n"
+    return lambda folder: _write(folder / LOG, log.encode())
 
 
 def _start_ms(folder: Path) -> int:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -64,9 +65,8 @@ def good_logs() -> tuple[tuple[bytes, ...], ...]:
 @cache
 def good_lines() -> tuple[bytes, ...]:
     """Lines to damage: every distinct short line of `good_logs`, some scans, some other events."""
-    lines = sorted(
-        {line for log in good_logs() for line in log}, key=lambda line: (len(line), line)
-    )
+    distinct = set(chain.from_iterable(good_logs()))
+    lines = sorted(distinct, key=lambda line: (len(line), line))
     short = [line for line in lines if len(line) < 1000]
     scans = [line for line in lines if len(line) >= 1000][:20]
     return (*short, *scans, *_EXTRA_LINES * (len(short) // 100))
@@ -84,7 +84,9 @@ def mutated_line(random: Random) -> bytes:
 
 def _flip_bits(line: bytes, random: Random) -> bytes:
     damaged = bytearray(line)
-    for _ in range(random.randint(1, 4) if damaged else 0):
+    if not damaged:
+        return b""
+    for _ in range(random.randint(1, 4)):
         damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
     return bytes(damaged)
 
@@ -177,12 +179,20 @@ def mutated_log(random: Random) -> bytes:
     text = end.join(lines) + (end if random.random() < 0.7 else b"")
     if random.random() < 0.1:
         text = b"\xef\xbb\xbf" + text
-    return text[: random.randint(0, len(text))] if random.random() < 0.1 else text
+    if random.random() < 0.1:
+        text = text[: random.randint(0, len(text))]
+    return text
 
 
 def _damage(lines: list[bytes], random: Random) -> list[bytes]:
     share = random.choice((0.01, 0.1, 0.5))
-    return [mutated_line(random) if random.random() < share else line for line in lines]
+    damaged = []
+    for line in lines:
+        if random.random() < share:
+            damaged.append(mutated_line(random))
+        else:
+            damaged.append(line)
+    return damaged
 
 
 def _lose(lines: list[bytes], random: Random) -> list[bytes]:
@@ -198,11 +208,11 @@ def _duplicate(lines: list[bytes], random: Random) -> list[bytes]:
     """Each line, or some lines, two or three times, as with several input hooks."""
     times = random.randint(2, 3)
     share = random.choice((0.1, 1.0))
-    return [
-        duplicate
-        for line in lines
-        for duplicate in [line] * (times if random.random() < share else 1)
-    ]
+    repeated = []
+    for line in lines:
+        copies = times if random.random() < share else 1
+        repeated += [line] * copies
+    return repeated
 
 
 def _move(lines: list[bytes], random: Random) -> list[bytes]:

@@ -88,14 +88,14 @@ def _text(image: Image, text: str, box: Box, scale: float, ink: Colour = INK) ->
     """Text at the left of a box, clipped to it; returns where it ends."""
     size = 0.55 * scale
     indent = round(10 * scale)
-    shown = text.encode("ascii", "replace").decode()
-    (width, height), _ = cv2.getTextSize(shown, cv2.FONT_HERSHEY_SIMPLEX, size, _stroke(scale))
+    ascii_text = text.encode("ascii", "replace").decode()
+    (width, height), _ = cv2.getTextSize(ascii_text, cv2.FONT_HERSHEY_SIMPLEX, size, _stroke(scale))
     part = image[max(box.y, 0) : box.y + box.height, max(box.x, 0) : box.x + box.width]
     left = indent + min(box.x, 0)
     base = (box.height + height) // 2 + min(box.y, 0)
     if part.size:
         face = cv2.FONT_HERSHEY_SIMPLEX
-        cv2.putText(part, shown, (left, base), face, size, ink, _stroke(scale), cv2.LINE_AA)
+        cv2.putText(part, ascii_text, (left, base), face, size, ink, _stroke(scale), cv2.LINE_AA)
     return box.x + indent + int(width)
 
 
@@ -133,9 +133,12 @@ def _label(image: Image, thing: Placed, state: ScreenState, scale: float) -> Non
 
 
 def _button(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
-    down = state.pressed == thing.name
-    _rectangle(image, thing.box, ACCENT if down else (228, 224, 221), INK if down else EDGE)
-    _centred(image, thing.name, thing.box, scale, PAPER if down else INK)
+    if state.pressed == thing.name:
+        _rectangle(image, thing.box, ACCENT, INK)
+        _centred(image, thing.name, thing.box, scale, PAPER)
+    else:
+        _rectangle(image, thing.box, (228, 224, 221), EDGE)
+        _centred(image, thing.name, thing.box, scale, INK)
 
 
 def _text_field(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
@@ -158,8 +161,10 @@ def _check_box(image: Image, thing: Placed, state: ScreenState, scale: float) ->
     side = round(20 * scale)
     square = Box(thing.box.x, thing.box.y + (thing.box.height - side) // 2, side, side)
     ticked = thing.name in state.checked
-    down = state.pressed == thing.name
-    _rectangle(image, square, EDGE if down else ACCENT if ticked else PAPER, INK)
+    colour = ACCENT if ticked else PAPER
+    if state.pressed == thing.name:
+        colour = EDGE
+    _rectangle(image, square, colour, INK)
     if ticked:
         corners = ((0.2, 0.5), (0.42, 0.74), (0.82, 0.26))
         tick = [(square.x + round(x * side), square.y + round(y * side)) for x, y in corners]
@@ -170,12 +175,12 @@ def _check_box(image: Image, thing: Placed, state: ScreenState, scale: float) ->
 def _list(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
     _rectangle(image, thing.box, PAPER)
     total = max(1, len(state.rows[thing.name]))
-    shown = min(total, thing.box.height // max(1, round(34 * scale)))
+    visible_rows = min(total, thing.box.height // max(1, round(34 * scale)))
     first = state.scrolled.get(thing.name, 0)
     width = round(10 * scale)
     left = thing.box.x + thing.box.width - width
     height = thing.box.height
-    thumb = Box(left, thing.box.y + height * first // total, width, height * shown // total)
+    thumb = Box(left, thing.box.y + height * first // total, width, height * visible_rows // total)
     _rectangle(image, thumb, EDGE, None)
 
 

@@ -86,8 +86,8 @@ def moto_server() -> Iterator[S3Server]:
 
     with pytest.MonkeyPatch.context() as patch:
         # For every request it would list its folder of services to find the one of that host.
-        found = cache(DomainDispatcherApplication.get_backend_for_host)
-        patch.setattr(DomainDispatcherApplication, "get_backend_for_host", found)
+        cached_lookup = cache(DomainDispatcherApplication.get_backend_for_host)
+        patch.setattr(DomainDispatcherApplication, "get_backend_for_host", cached_lookup)
         patch.setattr(MotoRequestHandler, "handle", handle_untraced)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         server.start()
@@ -164,13 +164,13 @@ def _remove_sockets(ports: list[int]) -> None:
 
 def free_ports(count: int) -> list[int]:
     """Ports that are free now and whose gRPC ports (10,000 higher) are free too."""
-    found: list[int] = []
+    ports: list[int] = []
     candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])
-    while len(found) < count:
+    while len(ports) < count:
         port = next(candidates)
         if all(map(is_free, (port, port + 10_000))):
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports
 
 
 def is_free(port: int) -> bool:

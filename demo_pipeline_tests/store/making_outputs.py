@@ -41,13 +41,13 @@ def seen(store: Store, output: str) -> dict[str, str]:
 
 def contents(folder: Path) -> dict[str, str]:
     """Path → text of every file, with links followed."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for entry in sorted(folder.iterdir()):
         if entry.is_dir():
-            found |= {f"{entry.name}/{path}": text for path, text in contents(entry).items()}
+            texts |= {f"{entry.name}/{path}": text for path, text in contents(entry).items()}
         else:
-            found[entry.name] = entry.read_text()
-    return found
+            texts[entry.name] = entry.read_text()
+    return texts
 
 
 def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:

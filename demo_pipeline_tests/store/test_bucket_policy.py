@@ -41,8 +41,9 @@ STORE = "s3://my-datasets/demo"
 def documented(first_key: str) -> Any:
     """The JSON on the page that begins with this key."""
     blocks = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    [found] = [value for value in map(json.loads, blocks) if next(iter(value)) == first_key]
-    return found
+    values = map(json.loads, blocks)
+    [value] = [value for value in values if next(iter(value)) == first_key]
+    return value
 
 
 @pytest.fixture
@@ -76,10 +77,10 @@ def workspace(
 def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
     levels = {finding.check: finding.level for finding in examine_workspace(workspace)}
     assert levels["roots"] is levels["outputs"] is levels["quarantine"] is HealthLevel.OK
-    assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
+    assert [upload.id for upload in workspace.uploads.list_demonstrations()] == ["one"]
     for _ in range(2):
-        made = build_stage(workspace, STAGES[0], "one", force=True)
-        assert made.status == "made"
+        result = build_stage(workspace, STAGES[0], "one", force=True)
+        assert result.status == "made"
     output = STAGES[0].output("one")
     assert workspace.store.verify(output) == []
     quarantine_demonstration(workspace.store, "one", "events", None, [])
@@ -107,8 +108,8 @@ def test_every_dataset_is_built_with_it(workspace, tmp_path):
 
 
 def test_people_judge_and_correct_with_it(workspace, tmp_path):
-    made = make_trajectory(tmp_path, "one", [CLICK] * 2)
-    commit_trajectories(workspace, [made])
+    trajectory = make_trajectory(tmp_path, "one", [CLICK] * 2)
+    commit_trajectories(workspace, [trajectory])
     data = ReviewData(workspace.store, workspace.uploads)
     reviewed = data.opened("one")
     assert reviewed is not None

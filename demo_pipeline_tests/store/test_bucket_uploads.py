@@ -44,9 +44,9 @@ def test_the_other_files_of_newer_recorders_come_along_and_decide_nothing(place)
     before = place.uploads.identity("a")
     place.put("a", ("input_log_meta.json", "sft.json", "notes.txt"))
     assert place.uploads.identity("a") == before
-    found = place.uploads.find("a")
-    assert found is not None
-    assert found.files == RECORDING_FILES
+    uploaded = place.uploads.find("a")
+    assert uploaded is not None
+    assert uploaded.files == RECORDING_FILES
     with place.uploads.open("a", before) as folder:
         names = sorted(path.name for path in folder.iterdir())
     assert names == sorted([*RECORDING_FILES, "input_log_meta.json", "sft.json"])
@@ -74,8 +74,8 @@ def test_a_listing_takes_one_request_for_a_thousand_objects(place):
     place.objects.calls.clear()
     assert len(place.uploads.list_demonstrations()) == 20
     assert place.objects.calls == [("list_objects_v2", "")]
-    found = place.uploads.find("demo-7")
-    assert found == UploadedDemonstration("demo-7", RECORDING_FILES)
+    uploaded = place.uploads.find("demo-7")
+    assert uploaded == UploadedDemonstration("demo-7", RECORDING_FILES)
     assert len(place.objects.calls) == 2
 
 

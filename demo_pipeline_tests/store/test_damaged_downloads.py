@@ -55,9 +55,9 @@ def test_a_bit_that_flips_on_the_way_is_noticed_and_the_object_read_again(
             if flips == 2:
                 with pytest.raises(
                     S3CallError, match=r"do not match the checksum.*network"
-                ) as found:
+                ) as raised:
                     bucket.fetch(info.key, info.etag, fetched)
-                assert transient_reason(found.value)  # no demonstration is blamed for it
+                assert transient_reason(raised.value)  # no demonstration is blamed for it
             else:
                 bucket.fetch(info.key, info.etag, fetched)
                 assert fetched.read_bytes() == data
@@ -68,12 +68,16 @@ def test_parts_of_several_sizes_are_no_damage(server, tmp_path):
     bucket = Bucket(server.make_bucket(), tmp_path / "cache")
     parts = [os.urandom(size) for size in (6 * 2**20, 5 * 2**20, 2**20)]
     upload = bucket.call("create_multipart_upload", "a/x")["UploadId"]
-    made = []
+    uploaded_parts = []
     for number, part in enumerate(parts, 1):
         done = bucket.call("upload_part", "a/x", UploadId=upload, PartNumber=number, Body=part)
-        made.append({"PartNumber": number, "ETag": done["ETag"]})
-    whole = {"Parts": made}
-    bucket.call("complete_multipart_upload", "a/x", UploadId=upload, MultipartUpload=whole)
+        uploaded_parts.append({"PartNumber": number, "ETag": done["ETag"]})
+    bucket.call(
+        "complete_multipart_upload",
+        "a/x",
+        UploadId=upload,
+        MultipartUpload={"Parts": uploaded_parts},
+    )
     [info] = bucket.listing("a/")
     bucket.fetch(info.key, info.etag, Path(tmp_path / "out"))
     assert (tmp_path / "out").read_bytes() == b"".join(parts)

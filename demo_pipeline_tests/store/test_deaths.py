@@ -52,12 +52,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Store]]:
     root = tmp_path_factory.mktemp("killed")
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     subprocess.run([sys.executable, killing.__file__, str(root)], check=True, env=environment)
-    return {
-        name: [
-            Store(path) for path in sorted((root / name).iterdir(), key=lambda one: int(one.name))
-        ]
-        for name in killing.SCENARIOS
-    }
+    folders: dict[str, list[Store]] = {}
+    for scenario in killing.SCENARIOS:
+        paths = sorted((root / scenario).iterdir(), key=lambda path: int(path.name))
+        folders[scenario] = [Store(path) for path in paths]
+    return folders
 
 
 def buckets(url: str, tmp_path: Path, scenario: str) -> Iterator[Store]:
@@ -152,7 +151,8 @@ def names_in(store: Store, prefix: str) -> list[str]:
         return [info.key for info in store.objects.listing(prefix)]
     root = Path(store.url)
     paths = (path.relative_to(root).as_posix() for path in root.rglob("*"))
-    return [path for path in paths if path.startswith(f".{prefix}" if prefix else "")]
+    hidden_prefix = f".{prefix}" if prefix else ""
+    return [path for path in paths if path.startswith(hidden_prefix)]
 
 
 def require_clean(store: Store, output: str) -> None:

@@ -47,13 +47,13 @@ def uploads(request, tmp_path):
 
 
 def test_a_folder_is_found_by_its_name_and_refused_when_that_is_no_id(uploads):
-    assert [one.id for one in uploads.list_demonstrations()] == sorted(NAMES)
+    assert [uploaded.id for uploaded in uploads.list_demonstrations()] == sorted(NAMES)
     assert uploads.misnamed() == sorted(MISNAMED)
-    for one in uploads.list_demonstrations():
-        assert uploads.find(one.id) == one
-        with uploads.open(one.id) as folder:
-            found = {path.name: path.read_text() for path in folder.iterdir()}
-        assert found == {file: file for file in RECORDING_FILES}
+    for uploaded in uploads.list_demonstrations():
+        assert uploads.find(uploaded.id) == uploaded
+        with uploads.open(uploaded.id) as folder:
+            texts = {path.name: path.read_text() for path in folder.iterdir()}
+        assert texts == {file: file for file in RECORDING_FILES}
 
 
 @pytest.mark.parametrize("key", ["nobody", "../outside", "", "b/meta.json", ".hidden", *MISNAMED])
@@ -68,7 +68,7 @@ def test_a_name_that_is_not_utf_8_does_not_stop_the_listing(tmp_path):
     upload(tmp_path, os.fsdecode(b"caf\xe9"))
     upload(tmp_path, "b")
     uploads = open_uploads(str(tmp_path))
-    assert [one.id for one in uploads.list_demonstrations()] == ["b"]
+    assert [uploaded.id for uploaded in uploads.list_demonstrations()] == ["b"]
     assert uploads.misnamed() == [os.fsdecode(b"caf\xe9")]
 
 

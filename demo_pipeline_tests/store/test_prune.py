@@ -55,10 +55,10 @@ def test_what_a_needed_version_links_stays_through_any_number_of_links(either):
 def test_of_equal_versions_only_the_linked_one_stays(either):
     """Each `run --force` publishes the same bytes in another folder."""
     for _ in range(3):
-        made = put(either, "trajectories/d1", {"task.json": "same"})
-    put(either, "dataset", {}, {"trajectories/d1": made})
+        version = put(either, "trajectories/d1", {"task.json": "same"})
+    put(either, "dataset", {}, {"trajectories/d1": version})
     either.prune(ALL)
-    assert [version.place for _, version in either.versions("trajectories")] == [made.place]
+    assert [left.place for _, left in either.versions("trajectories")] == [version.place]
     assert seen(either, "dataset") == {"trajectories/d1/task.json": "same"}
 
 
@@ -149,7 +149,7 @@ def test_uploads_in_parts_that_nobody_goes_on_with_are_aborted(moto_url, tmp_pat
     for key in (place, "mine/large.bin"):
         bucket.call("create_multipart_upload", key)
     Store(bucket).prune(DAY)  # moto says that each began years ago
-    left = [one["Key"] for one in bucket.call("list_multipart_uploads")["Uploads"]]
+    left = [pending["Key"] for pending in bucket.call("list_multipart_uploads")["Uploads"]]
     assert left == ["pre/mine/large.bin"]
 
 

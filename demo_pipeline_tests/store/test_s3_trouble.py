@@ -72,8 +72,8 @@ def fetched(bucket: Bucket, folder: Path) -> bytes:
 def put_large(bucket: Bucket, folder: Path) -> object:
     (folder / "large").write_bytes(bytes(BIG))
     bucket.put("b", folder / "large")
-    found = bucket.head("b")
-    return found and found.size
+    info = bucket.head("b")
+    return info and info.size
 
 
 CALLS: dict[str, tuple[str, Callable[[Bucket, Path], object]]] = {
@@ -149,7 +149,10 @@ def test_what_a_person_can_correct_has_a_sentence(moto_url, tmp_path, monkeypatc
     changed, sentence = ENVIRONMENTS[trouble]
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name, value in changed.items():
-        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+        if value is None:
+            monkeypatch.delenv(name)
+        else:
+            monkeypatch.setenv(name, value)
     with pytest.raises(StorageError, match=sentence) as caught:
         open_store(moto_url, tmp_path).outputs()
     assert SECRET_KEY not in str(caught.value)
@@ -211,7 +214,10 @@ def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(moto_url, tmp_p
     store = open_store(moto_url, tmp_path)
     version = put(store, "events/d1", {"a.txt": "beta"})
     key = f"versions/{version.path}/content/a.txt"
-    store.objects.delete(key) if data is None else store.objects.put(key, data)
+    if data is None:
+        store.objects.delete(key)
+    else:
+        store.objects.put(key, data)
     with pytest.raises(OutputError) as caught:
         elsewhere(store).open("events/d1")
     assert isinstance(caught.value, MissingOutput if data is None else ChangedOutput)

@@ -59,11 +59,11 @@ def test_the_manifest_records_the_recipe_and_the_files(store, tmp_path):
 
 
 def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
-    one = put(either, "events/d1", FILES)
-    two = put(either, "events/d2", FILES)
-    assert one.content == two.content
-    assert one.id != two.id
-    assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != one.content
+    first = put(either, "events/d1", FILES)
+    second = put(either, "events/d2", FILES)
+    assert first.content == second.content
+    assert first.id != second.id
+    assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != first.content
 
 
 def test_files_that_a_caller_knows_to_be_there_are_not_asked_for(store):
@@ -91,7 +91,7 @@ def test_a_missing_output_is_named(either):
         with pytest.raises(MissingOutput, match=f"^{output}: not committed") as caught:
             either.open(output)
         assert pickle.loads(pickle.dumps(caught.value)).output == output  # noqa: S301
-        assert [found.code for found in either.verify(output)] == ["missing_output"]
+        assert [problem.code for problem in either.verify(output)] == ["missing_output"]
 
 
 def test_links_are_readable_while_staged_and_after_the_commit(store, tmp_path):
@@ -250,10 +250,11 @@ def test_documents_are_replaced_listed_and_deleted(either):
 
 
 def test_equal_work_has_the_same_id_in_every_store_and_a_place_of_its_own(tmp_path):
-    one, two = (put(Store(tmp_path / name), "sft", FILES) for name in ("one", "two"))
+    first = put(Store(tmp_path / "one"), "sft", FILES)
+    second = put(Store(tmp_path / "two"), "sft", FILES)
     again = put(Store(tmp_path / "one"), "sft", dict(reversed(FILES.items())))
-    assert one.id == two.id == again.id
-    assert len({one.place, two.place, again.place}) == 3
+    assert first.id == second.id == again.id
+    assert len({first.place, second.place, again.place}) == 3
     assert list((tmp_path / "one/.staging").iterdir()) == []
 
 
@@ -278,7 +279,7 @@ def test_verifying_finds_a_changed_byte_and_a_commit_repairs_it(either):
     spoil(either, version, "content/a.txt", b"alphA")
     spoil(either, version, "content/new.txt", b"")
     spoil(either, version, "content/deep/b.txt", None)
-    assert [(found.code, found.file) for found in either.verify(OUTPUT)] == [
+    assert [(problem.code, problem.file) for problem in either.verify(OUTPUT)] == [
         ("changed_file", "events/d1/a.txt"),
         ("missing_file", "events/d1/deep/b.txt"),
         ("unexpected_file", "events/d1/new.txt"),
@@ -291,12 +292,12 @@ def test_damage_behind_a_link_is_of_both_outputs_until_both_are_built_again(eith
     trajectory = put(either, "trajectories/d1", {"task.json": "one"})
     put(either, "dataset", {}, {"trajectories/d1": trajectory})
     spoil(either, trajectory, "content/task.json", b"eno")
-    damages = [(found.output, found.file) for found in either.verify("dataset")]
+    damages = [(problem.output, problem.file) for problem in either.verify("dataset")]
     assert damages == [("dataset", "dataset/trajectories/d1/task.json")]
     again = put(either, "trajectories/d1", {"task.json": "one"})
     if not isinstance(either.objects, Bucket):
         assert either.current("dataset") is None  # its link leads to the damaged folder
-        assert [found.code for found in either.verify("dataset")] == ["broken_link"]
+        assert [problem.code for problem in either.verify("dataset")] == ["broken_link"]
     put(either, "dataset", {}, {"trajectories/d1": again})
     assert seen(either, "dataset") == {"trajectories/d1/task.json": "one"}
     assert either.verify("dataset") == []

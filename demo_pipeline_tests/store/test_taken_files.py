@@ -44,7 +44,8 @@ def test_damage_is_not_laundered_and_named_in_every_output_that_holds_it(either)
     version = take(either, source)
     put(either, "dataset", {}, {"steps/d1": version})
     other = elsewhere(either)
-    files = {one.file for name in ("steps/d1", "dataset") for one in other.verify(name)}
+    problems = other.verify("steps/d1") + other.verify("dataset")
+    files = {problem.file for problem in problems}
     assert files == {"steps/d1/taken.txt", "dataset/steps/d1/taken.txt"}
     put(either, "steps/d1", {"own.txt": "own", "taken.txt": "alpha"})
     assert other.verify("steps/d1") == []

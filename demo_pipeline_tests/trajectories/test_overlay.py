@@ -33,7 +33,7 @@ def near(picture: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("one", "label"),
+    ("step_action", "label"),
     [
         (action("click", x=1, y=1), ""),
         (action("click", x=1, y=1, button="middle"), "middle"),
@@ -49,8 +49,8 @@ def near(picture: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
         (action("wait", seconds=2.54), "wait(2.5 s)"),
     ],
 )
-def test_a_label_says_what_the_marks_do_not_show_and_no_typed_text(one, label):
-    assert label_of(one) == label
+def test_a_label_says_what_the_marks_do_not_show_and_no_typed_text(step_action, label):
+    assert label_of(step_action) == label
 
 
 Boxes = st.tuples(

@@ -27,7 +27,9 @@ VALUES = {
 }
 
 
-def said(kind: str, values: dict, role: str = "", name: str = "", box: Box | None = None) -> str:
+def sentence_of(
+    kind: str, values: dict, role: str = "", name: str = "", box: Box | None = None
+) -> str:
     action_type = ActionType(kind)
     parameters = PARAMETERS[action_type].model_validate(values)
     target = TargetElement(id="node_1", role=Role(role), name=name) if role else None
@@ -78,7 +80,7 @@ def said(kind: str, values: dict, role: str = "", name: str = "", box: Box | Non
     ],
 )
 def test_a_sentence_says_what_was_done_in_plain_words(kind, values, role, name, sentence):
-    assert said(kind, values, role, name) == sentence
+    assert sentence_of(kind, values, role, name) == sentence
 
 
 @pytest.mark.parametrize(
@@ -90,13 +92,15 @@ def test_a_sentence_says_what_was_done_in_plain_words(kind, values, role, name, 
     ],
 )
 def test_a_drag_within_a_text_selects_it(box, sentence):
-    assert said("drag", ENDS, "textarea", "Body", box) == sentence
+    assert sentence_of("drag", ENDS, "textarea", "Body", box) == sentence
 
 
 def test_a_drag_that_began_with_a_double_click_selects_words():
     words = {**ENDS, "clicks": 2}
-    assert said("drag", words, "textarea", "Body", (0, 0, 100, 40)).startswith("Select the words")
-    assert said("drag", words) == "Double-click and drag from (10, 20) to (90, 25)."
+    assert sentence_of("drag", words, "textarea", "Body", (0, 0, 100, 40)).startswith(
+        "Select the words"
+    )
+    assert sentence_of("drag", words) == "Double-click and drag from (10, 20) to (90, 25)."
 
 
 def test_without_an_element_the_window_is_named():
@@ -110,11 +114,11 @@ def test_without_an_element_the_window_is_named():
 
 @given(st.sampled_from(list(VALUES)), st.sampled_from(["", *Role]), st.text(max_size=200))
 def test_a_sentence_is_a_short_line_without_typed_text(kind, role, name):
-    sentence = said(kind, VALUES[kind], role, name)
+    sentence = sentence_of(kind, VALUES[kind], role, name)
     assert re.fullmatch(r"([A-Z][^\n]*\.)?", sentence)
     assert len(sentence) < 180
     assert TYPED not in sentence
-    assert not role or said(kind, VALUES[kind], role, " ").count('"') == 0
+    assert not role or sentence_of(kind, VALUES[kind], role, " ").count('"') == 0
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def stepped(
     evidence = Evidence(
         clock=CLOCK, canvas=WIDE, waits=waits, screen_changes_s=(), wheel=wheel, hovers=hovers
     )
-    files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
-    frames = [{"file": file} for file in files]
+    frames: list[dict[str, Any]] = []
+    for number in range(len(actions)):
+        file = None if number in missing else f"{number:03d}.png"
+        frames.append({"file": file})
     rows = trees or [target] * len(actions)
     return build_steps(actions, frames, rows, evidence, FILMED)
 

@@ -129,7 +129,9 @@ def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
         (out / path.name).write_bytes(path.read_bytes())
     rows = read_frames(source)
     empty = {"file": None, "pts": None, "frame": None, "reason_code": "missing"}
-    rows = [{**row, **empty} if missing(n) else row for n, row in enumerate(rows)]
+    for n, row in enumerate(rows):
+        if missing(n):
+            row.update(empty)
     pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
     return out
 
@@ -222,7 +224,8 @@ def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
     """Returns the screenshots, with other columns for the first two."""
     shutil.copytree(store / "screenshots" / "first", out)
     rows = read_frames(out)
-    rows = [{**row, **changes} if n < 2 else row for n, row in enumerate(rows)]
+    for row in rows[:2]:
+        row.update(changes)
     pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
     return out
 

@@ -26,14 +26,14 @@ ALL_RIGHT = Figures(
 )
 
 
-def score(known: KnownStore, folder: Path) -> Score:
-    return score_recording(*known.write(folder))
+def score(labels: KnownStore, folder: Path) -> Score:
+    return score_recording(*labels.write(folder))
 
 
-def differences(known: KnownStore, folder: Path) -> dict[str, int]:
+def differences(labels: KnownStore, folder: Path) -> dict[str, int]:
     """Figure → value, of the figures that are not those of right labels."""
     right = asdict(ALL_RIGHT)
-    figures = asdict(score(known, folder).figures)
+    figures = asdict(score(labels, folder).figures)
     return {name: value for name, value in figures.items() if value != right[name]}
 
 
@@ -43,102 +43,102 @@ def test_right_labels_have_no_fault(tmp_path):
     assert result.figures == ALL_RIGHT
 
 
-def other_place(known):
-    known.steps[0]["parameters"]["x"] = 130
+def other_place(labels):
+    labels.steps[0]["parameters"]["x"] = 130
 
 
-def missed_text(known):
-    del known.steps[2]
+def missed_text(labels):
+    del labels.steps[2]
 
 
-def hidden_click(known):
-    del known.steps[0]
-    known.hidden_ms = [START_MS + 1_000]
+def hidden_click(labels):
+    del labels.steps[0]
+    labels.hidden_ms = [START_MS + 1_000]
 
 
-def invented_click(known):
-    known.add_step("click", (5.5, 5.6), parameters={"x": 5, "y": 5, "button": "left"})
+def invented_click(labels):
+    labels.add_step("click", (5.5, 5.6), parameters={"x": 5, "y": 5, "button": "left"})
 
 
-def another_text(known):
-    known.steps[2]["parameters"]["text"] = 'a"b'
+def another_text(labels):
+    labels.steps[2]["parameters"]["text"] = 'a"b'
 
 
-def longer_text(known):
-    known.steps[2]["parameters"]["text"] = "a@bc"
+def longer_text(labels):
+    labels.steps[2]["parameters"]["text"] = "a@bc"
 
 
-def text_in_two_steps(known):
-    known.steps[2]["parameters"]["text"] = "a"
-    known.add_step("type", (4.2, 4.4), parameters={"text": "@b"})
+def text_in_two_steps(labels):
+    labels.steps[2]["parameters"]["text"] = "a"
+    labels.add_step("type", (4.2, 4.4), parameters={"text": "@b"})
 
 
-def text_of_which_a_part_is_doubtful(known):
-    text_in_two_steps(known)
-    known.steps[-1]["doubtful_text"] = True
+def text_of_which_a_part_is_doubtful(labels):
+    text_in_two_steps(labels)
+    labels.steps[-1]["doubtful_text"] = True
 
 
-def switched_layout(known):
+def switched_layout(labels):
     switch = {"kind": "layout_switch", "t": START_MS + 4_700, "keys": ["Alt_L", "Shift_L"]}
-    known.truth["actions"].append(switch)
-    known.add_step("hotkey", (4.75, 4.8), parameters={"keys": ["alt", "shift"]})
+    labels.truth["actions"].append(switch)
+    labels.add_step("hotkey", (4.75, 4.8), parameters={"keys": ["alt", "shift"]})
 
 
-def doubtful_text(known):
-    another_text(known)
-    known.steps[2]["doubtful_text"] = True
+def doubtful_text(labels):
+    another_text(labels)
+    labels.steps[2]["doubtful_text"] = True
 
 
-def redacted_text(known):
-    known.steps[2]["parameters"]["text"] = "<password>"
+def redacted_text(labels):
+    labels.steps[2]["parameters"]["text"] = "<password>"
 
 
-def missed_wait(known):
-    del known.steps[1]
+def missed_wait(labels):
+    del labels.steps[1]
 
 
-def invented_wait(known):
-    known.add_step("wait", (4.5, 4.9), parameters={"seconds": 2})
+def invented_wait(labels):
+    labels.add_step("wait", (4.5, 4.9), parameters={"seconds": 2})
 
 
-def another_target(known):
-    known.steps[0]["target"] = {**BUTTON, "name": "Cancel", "box": [140, 90, 40, 20]}
+def another_target(labels):
+    labels.steps[0]["target"] = {**BUTTON, "name": "Cancel", "box": [140, 90, 40, 20]}
 
 
-def missing_target(known):
-    known.steps[0]["target"] = None
+def missing_target(labels):
+    labels.steps[0]["target"] = None
 
 
-def label_of_the_target(known):
-    known.steps[0]["target"] = {"role": "label", "name": "OK", "box": [100, 95, 20, 10]}
+def label_of_the_target(labels):
+    labels.steps[0]["target"] = {"role": "label", "name": "OK", "box": [100, 95, 20, 10]}
 
 
-def keys_for_another_widget(known):
-    known.steps[2]["target"] = BUTTON
+def keys_for_another_widget(labels):
+    labels.steps[2]["target"] = BUTTON
 
 
-def keys_without_widget(known):
-    known.steps[3]["target"] = None
+def keys_without_widget(labels):
+    labels.steps[3]["target"] = None
 
 
-def late_screenshot(known):
-    known.steps[3]["pts"] = 5.1
+def late_screenshot(labels):
+    labels.steps[3]["pts"] = 5.1
 
 
-def screenshot_with_the_pointer_at_the_target(known):
-    known.steps[0]["pts"] = 0.95
+def screenshot_with_the_pointer_at_the_target(labels):
+    labels.steps[0]["pts"] = 0.95
 
 
-def change_denied(known):
-    known.steps[0]["screen_changed"] = False
+def change_denied(labels):
+    labels.steps[0]["screen_changed"] = False
 
 
-def late_clock(known):
-    known.origin_ms = START_MS + 120
+def late_clock(labels):
+    labels.origin_ms = START_MS + 120
 
 
-def unfair_click(known):
-    known.truth["actions"][0]["unfair"] = "target: behind another window"
+def unfair_click(labels):
+    labels.truth["actions"][0]["unfair"] = "target: behind another window"
 
 
 @pytest.mark.parametrize(
@@ -190,15 +190,15 @@ def unfair_click(known):
     ],
 )
 def test_a_fault_is_counted(change: Callable[[KnownStore], None], figures, tmp_path):
-    known = KnownStore()
-    change(known)
-    assert differences(known, tmp_path) == figures
+    labels = KnownStore()
+    change(labels)
+    assert differences(labels, tmp_path) == figures
 
 
 def test_keys_where_no_widget_has_the_keyboard(tmp_path):
-    known = KnownStore()
-    known.truth["actions"][2]["focus"] = {**FIELD, "role": "none"}
-    assert differences(known, tmp_path) == {
+    labels = KnownStore()
+    labels.truth["actions"][2]["focus"] = {**FIELD, "role": "none"}
+    assert differences(labels, tmp_path) == {
         "key_targets": 1,
         "key_targets_right": 1,
         "key_targets_invented": 1,

@@ -37,7 +37,7 @@ DESKTOP = Desktop(
             rows=tuple(f"Notes of {month}" for month in ("May", "June", "July", "August")),
             on_right_click=(Effect("open", "Options"),),
         ),
-        Widget("Options", "menu", Box(300, 300, 300, 210), shown=False),
+        Widget("Options", "menu", Box(300, 300, 300, 210), initially_open=False),
         *(
             Widget(name, "menu_item", Box(310, 320 + 60 * line, 280, 50), "Options")
             for line, name in enumerate(ITEMS)

@@ -205,7 +205,7 @@ def test_the_fingerprint_follows_everything_and_nothing_else(root, tmp_path):
 
 
 def put_published_layouts(root):
-    """Writes a checkout with a template, and a task in each folder that the benchmarks publish."""
+    """Writes a checkout with tasks in all folders that the benchmarks publish, and a template."""
     examples = root / "evaluation_examples"
     put_tasks(examples, {"os": [task("ordinary")]})
     put_text(examples, "examples_windows/excel/w1.json", json.dumps(task("w1")))

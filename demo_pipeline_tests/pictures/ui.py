@@ -20,7 +20,7 @@ WIDTH = 1000  # CSS pixels; the documentation scales the pictures to 800
 _SCALE = 1.5  # image pixels per CSS pixel
 _COLOURS = 64  # size of the palette, which keeps the files small; the UI has few colours
 _LOADED_MS = 6000  # time for the UI to load the states of the assets and to arrange the graph
-# A graph from top to bottom has the largest boxes.
+# The boxes are largest if the graph is drawn from top to bottom.
 _PREFERENCES = """
 localStorage.setItem("asset-graph-direction", JSON.stringify("vertical"));
 localStorage.setItem("dagster-nav-collapsed", "true");

@@ -1,7 +1,7 @@
 """`make planted`: checks that the test suite still catches each planted fault.
 
-The package and its tests are copied, and the faults are planted in the copy. The tests of each
-fault run in a separate process. It is forked before any module of the package is imported, so that
+The package and its tests are copied, and the faults are planted in the copy. Each fault is tested
+in its own process. The process is forked before any module of the package is imported, so that
 faults cannot affect each other.
 """
 

@@ -1,8 +1,8 @@
 """`make canaries`: searches all exported datasets for 300 invented secrets that must be redacted.
 
 The secrets are in generated demonstrations, which type, show, cut off, split and misspell them in
-several fonts. Each secret is searched for in every byte of every exported file. Text recognition
-(OCR) at two sizes searches for each secret in every exported image.
+several fonts. The search covers every byte of every exported file, and the text that OCR recognises
+in every exported image.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def write_canaries(root: Path, count: int) -> dict[str, str]:
     queue: list[tuple[str, str]] = []
     for secrets_of_kinds in zip(*secrets_by_kind.values(), strict=True):
         queue += zip(secrets_of_kinds, KINDS, strict=True)
-    # The secrets are taken with an odd stride, so that each kind is shown in each way.
+    # The secrets are taken with a stride of 7, so that each kind is shown in each way.
     order = sorted(range(count), key=lambda n: (n * 7) % count)
     secrets = [queue[n] for n in order]
     for number, (look, start) in enumerate(zip(cycle(looks()), range(0, count, 15), strict=False)):

@@ -55,7 +55,7 @@ def bytes_below(folder: Path) -> bytes:
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces text recognition, which takes seconds, by a stub."""
+    """Makes text recognition fail as if its package were not installed, which saves seconds."""
     monkeypatch.setattr(screenshot_texts, "read_lines", Mock(side_effect=ModuleNotFoundError))
 
 
@@ -119,7 +119,7 @@ def test_people_cover_boxes_whatever_the_policy_is(tmp_path):
     write(tmp_path / "demo", ["nothing", "more"])
     marks = Marks(added={0: [(50, 40, 300, 50)], 1: [(700, 40, 10, 10)]})
     redaction = redaction_of(tmp_path / "demo", PrivacySettings(), marks)
-    # Two steps and the final screenshot, to which the marks of the last step apply, too.
+    # Two steps and the final screenshot; the marks of the last step also apply to the final one.
     assert redaction.write(tmp_path / "out") == 3
     first = loaded_screenshot(tmp_path / "out" / "steps" / "000" / "screenshot.png")
     final = loaded_screenshot(tmp_path / "out" / "final_screenshot.png")

@@ -64,7 +64,7 @@ def test_a_step_before_any_line_changes_no_action(step_ms):
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, -800, 2_400_000])
 def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms):
-    """Two hooks log each event of the pointer, and a single hook logs those of the keys."""
+    """Two hooks log each event of the pointer, but a single hook logs each event of the keys."""
     lines = []
     for line in WORK:
         is_key = "key" in line["data"]

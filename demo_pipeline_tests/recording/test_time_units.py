@@ -120,7 +120,7 @@ def test_a_time_far_from_the_others_costs_its_line_only(tmp_path, unit, event, f
 
 
 def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path):
-    """The beginning of a log may be damaged, so the median is that of every n-th line."""
+    """The median is computed from every n-th line, because the beginning may be damaged."""
     damaged = 60_000
     lines = 200_000
     times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]

@@ -19,7 +19,7 @@ WORDS = ["Ab, c!", "Please do the first task."]  # typed text and instruction of
 def written(
     root: Path, dest: Path, *, screens: bool = True, **settings: Any
 ) -> tuple[WrittenReport, str, dict[str, Any]]:
-    """Writes a report, and returns its numbers, the text of data.js, and the value in data.js."""
+    """Writes a report. Returns its size and counts, the text of data.js, and its parsed data."""
     report = write_report(open_workspace(root, **settings), dest, screens=screens)
     text = (dest / "data.js").read_text()
     return report, text, json.loads(text.removeprefix("const DATA = ").removesuffix(";\n"))

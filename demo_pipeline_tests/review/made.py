@@ -190,7 +190,7 @@ def mistyping(demo: MadeDemonstration) -> None:
 
 
 def off_task(demo: MadeDemonstration) -> None:
-    """Adds two steps in a window of a messenger at the end."""
+    """Adds two steps in the window of a messenger at the end."""
     for number in range(2):
         press = demo.steps[-1].end + 1500
         step = MadeStep("click", f"node_{3 + number}", press, press + 80, demo.final)
@@ -276,9 +276,9 @@ def _png(application: str, look: int, fault: str, pointer: tuple[int, int] | Non
         screen[y : y + 40, x : x + 120] = rng.integers(0, 255, 3)
     if fault == "black":
         screen[:] = 0
-    if fault in {"page", "torn"}:  # a full screen of noise, whose upper half changes if it is torn
+    if fault in {"page", "torn"}:  # the whole screen is noise
         screen[:] = _page(look)
-    if fault == "torn":
+    if fault == "torn":  # the upper half already shows the next screen
         screen[:540] = _page(look + 1)[:540]
     if pointer and fault != "frozen":
         x, y = pointer

@@ -1,4 +1,4 @@
-"""Corrections change the records of their demonstration; other decisions change no records."""
+"""Tests that only corrections change records, and only the records of their demonstration."""
 
 import io
 import json
@@ -163,7 +163,7 @@ def test_a_bad_step_stays_in_the_history_and_gives_no_record(workspace):
     document = json.loads(records(workspace, "atif")[1][0]["parts"]["document"])
     assert [step["message"] for step in document["steps"] if step["source"] == "system"]
     line = json.loads(records(workspace, "agentnet")[1][0]["parts"]["line"])
-    # The longest run of steps without the bad step is a part, which has no final answer.
+    # Only the longest run of steps without the bad step is kept. It has no final answer.
     assert len(line["traj"]) == 3
 
 

@@ -1,4 +1,4 @@
-"""After `forget`, no screenshot and no text of the demonstration is left."""
+"""Tests that `forget` leaves no screenshot and no text of the demonstration."""
 
 import errno
 import hashlib
@@ -84,7 +84,7 @@ def texts(path: Path) -> Iterator[bytes]:
 def traces(root: Path, pictures: set[str]) -> list[str]:
     """Returns the files below a folder that still show the removed demonstration.
 
-    They contain one of its rare words or images, or their path contains its id.
+    Such a file contains a rare word or an image of the demonstration, or its path contains the id.
     """
     names = []
     for path in sorted(root.rglob("*")):

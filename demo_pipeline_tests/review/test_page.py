@@ -1,4 +1,4 @@
-"""The review page in Chromium: keyboard, reloads, and a server that is killed."""
+"""Tests of the review page in Chromium: keyboard, reloads, and a server that is killed."""
 
 import json
 from collections.abc import Iterator

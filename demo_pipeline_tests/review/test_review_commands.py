@@ -16,7 +16,7 @@ SECRET = "hunter2 hunter2"  # noqa: S105 - a typed text that must not be printed
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns a root whose store has a corrected text, a withdrawn verdict, and a stale mark."""
+    """Returns a root whose store has a corrected text, a withdrawn verdict and a stale decision."""
     live_in(tmp_path, monkeypatch)
     workspace = open_workspace(tmp_path)
     actions = (("type", {"text": "x"}), CLICK, CLICK)

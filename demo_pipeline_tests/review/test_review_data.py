@@ -1,4 +1,4 @@
-"""The data of the review page: the timeline and the tiles of the grid."""
+"""Tests of the data of the review page: the timeline and the tiles of the grid."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -38,7 +38,10 @@ def card(root: Path, dataset: str) -> str:
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Path:
-    """Two demonstrations; then a byte of `one` flips, `two` is new, and datasets are built."""
+    """Returns a root in which a byte in the records of `one` was flipped after a run.
+
+    The upload `three` was added after the run.
+    """
     root = tmp_path_factory.mktemp("damaged")
     (root / "home").mkdir()
     (root / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
@@ -53,7 +56,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def noticed(damaged: Path) -> tuple[Path, int, str]:
-    """Runs the pipeline over the damage; returns the root, the exit code and the printed text."""
+    """Runs the pipeline again; returns the root, the exit code and the printed text."""
     return (damaged, *command(damaged, "run", "--strict"))
 
 

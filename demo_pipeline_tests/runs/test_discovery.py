@@ -60,11 +60,13 @@ def test_an_upload_is_changed_when_its_link_leads_to_another_recording(root):
     (uploads / KEY).symlink_to("take_1")
     workspace = open_workspace(root)
     time.sleep(0.05)
-    os.utime(workspace.store.open(f"recordings/{KEY}")[0])  # as if built from the link
+    os.utime(
+        workspace.store.open(f"recordings/{KEY}")[0]
+    )  # newer than the link, as if built from it
     assert is_settled(workspace, KEY, quarantined=False)
     time.sleep(0.05)
     (uploads / KEY).unlink()
-    (uploads / KEY).symlink_to("second")  # older than the build
+    (uploads / KEY).symlink_to("second")  # the upload `second` is older than the build
     assert not is_settled(workspace, KEY, quarantined=False)
 
 

@@ -294,7 +294,7 @@ def test_a_download_that_failed_once_is_repeated(root):
 
 
 def _replaced(root: Path) -> Stage:
-    """Returns the first stage, changed so that another valid upload arrives during the build."""
+    """Returns the first stage, changed so that a file of the upload changes during the build."""
 
     def build(context: RecordingInputs, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()

@@ -89,7 +89,7 @@ def test_two_recorders_give_the_same_bytes_in_both_forms(tmp_path):
 
 @pytest.mark.parametrize("folder", sorted(RECORDINGS.glob("2*")), ids=lambda path: path.name)
 def test_the_samples_have_the_same_actions_in_both_forms(folder, tmp_path):
-    """All later outputs are made from these tables, the lines of the scans, and meta.json."""
+    """All later outputs are made from the compared tables, the lines of scans, and meta.json."""
     new = copy_of(folder, tmp_path / folder.name)
     rewrite(new, ffmpeg_lines=True)
     for form, source in (("old", folder), ("new", new)):

@@ -23,7 +23,7 @@ NAMES = ("cua_lite", "agentnet", "atif")
 
 
 def workspace_of(root: Path, store: str) -> Workspace:
-    """Returns a workspace with only these exports enabled, and with a store of any kind."""
+    """Returns a workspace with the exports `NAMES` enabled; `store` is a path or a URL."""
     return open_workspace(root, store=store, datasets=DatasetSettings(exports=NAMES))
 
 

@@ -1,9 +1,11 @@
-"""The frame number drawn into every frame: a strip of black and white blocks, bottom left.
+"""Draws the frame number into a frame as a strip of black and white blocks, and reads it again.
 
-Geometry, relative to a frame of W x H: 24 blocks of W/160 x H/90 (12 x 12 at 1920x1080) in a row
-from the left edge along the bottom edge. White, black, then 20 bits of the number in Gray code,
-most significant first, then the parity of the bits at even and at odd places. With Gray code only
-two blocks change from one frame to the next.
+The strip has 24 blocks. It starts in the bottom left corner and runs along the bottom edge. In a
+frame of W x H pixels, a block has W/160 x H/90 pixels (12 x 12 at 1920 x 1080).
+
+The first block is white and the second is black. The next 20 blocks are the bits of the number in
+Gray code, with the most significant bit first. The last two blocks are the parities of the bits at
+even and at odd places. Because of the Gray code, only two blocks change from one frame to the next.
 """
 
 from typing import Any
@@ -15,14 +17,15 @@ BLOCKS = 24
 BITS = 20
 COLUMNS = 160
 ROWS = 90
-BLACK, WHITE = 16, 235  # luma, limited range
+BLACK = 16  # luma in limited range
+WHITE = 235
 
 
 def blocks(number: int) -> tuple[bool, ...]:
-    """The 24 blocks, true for white.
+    """Returns the 24 blocks of a frame number; True is white.
 
     Raises:
-        ValueError: the number does not fit 20 bits.
+        ValueError: the number does not fit in 20 bits.
     """
     if not 0 <= number < 2**BITS:
         raise ValueError(f"frame number {number} does not fit {BITS} bits")
@@ -33,7 +36,7 @@ def blocks(number: int) -> tuple[bool, ...]:
 
 
 def stamp(luma: NDArray[np.uint8], number: int) -> None:
-    """Write the strip into a luma plane of shape (H, W), in place."""
+    """Draws the strip into a luma plane of shape (H, W), in place."""
     height, width = luma.shape
     top = height - round(height / ROWS)
     for index, white in enumerate(blocks(number)):
@@ -43,7 +46,10 @@ def stamp(luma: NDArray[np.uint8], number: int) -> None:
 
 
 def read_frame_number(image: NDArray[Any]) -> int | None:
-    """The number in a grey (H, W) or colour (H, W, 3) frame; None if there is no readable strip."""
+    """Reads the frame number from a grey (H, W) or colour (H, W, 3) image.
+
+    Returns None if the image has no readable strip.
+    """
     levels = [_level(image, index) for index in range(BLOCKS)]
     if any(90 < level < 165 for level in levels):
         return None
@@ -55,7 +61,7 @@ def read_frame_number(image: NDArray[Any]) -> int | None:
 
 
 def _level(image: NDArray[Any], index: int) -> float:
-    """Mean of the middle half of a block."""
+    """Returns the mean brightness of the middle of a block."""
     height, width = image.shape[:2]
     block_w = width / COLUMNS
     block_h = height / ROWS

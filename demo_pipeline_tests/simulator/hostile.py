@@ -1,6 +1,7 @@
-"""Hostile recordings: files that crash or exhaust a careless reader.
+"""Makes hostile recordings, which crash a careless reader or exhaust its memory.
 
-Belongs here: how each is made from an intact recording. What must become of it is up to tests.
+Each hostile recording is made from an intact recording. Tests define how the pipeline must handle
+them.
 """
 
 import json
@@ -23,7 +24,7 @@ HUGE_INTEGER = 10**400
 
 
 def hostile_upload(recording: Path, folder: Path, name: str) -> None:
-    """A copy of an intact recording, spoilt as `HOSTILE` says."""
+    """Copies an intact recording to `folder`, and spoils the copy with the entry of `HOSTILE`."""
     shutil.copytree(recording, folder)
     HOSTILE[name](folder)
 
@@ -46,7 +47,7 @@ def _deep_key(levels: int) -> Spoil:
 
 
 def _sparse(file: str, size: int) -> Spoil:
-    """A file of many bytes that take no place on the disk."""
+    """Replaces a file by a sparse file, which has `size` bytes but takes no space on the disk."""
 
     def spoil(folder: Path) -> None:
         with (folder / file).open("wb") as out:
@@ -100,7 +101,7 @@ def _pipe_for(file: str) -> Spoil:
 
 
 def _log(*lines: Mapping[str, Any] | str) -> Spoil:
-    """A log of these lines alone."""
+    """Replaces the log by the given lines."""
     log = ""
     for line in lines:
         text = line if isinstance(line, str) else json.dumps(line)
@@ -114,7 +115,7 @@ def _start_ms(folder: Path) -> int:
 
 
 def _clicks(count: int) -> Spoil:
-    """Clicks by a machine, two milliseconds apart, one after the other in many places."""
+    """Replaces the log by `count` clicks in many places, one every 20 ms, as a program clicks."""
 
     def spoil(folder: Path) -> None:
         start = _start_ms(folder)
@@ -130,7 +131,7 @@ def _clicks(count: int) -> Spoil:
 
 
 def _tree_value(value: Any) -> Spoil:
-    """A scan whose root has this value for a coordinate, before the first action."""
+    """Adds a scan before the first line; the root's x coordinate and width are `value`."""
 
     def spoil(folder: Path) -> None:
         start = _start_ms(folder)
@@ -159,19 +160,19 @@ def _deep_tree(levels: int) -> Spoil:
 
 
 def _film(width: int, height: int, frames: int = 30) -> Spoil:
-    """A grey film of this size; sizes that H.264 cannot hold are written as MPEG-4 or MJPEG."""
+    """Replaces the video by a video of this size."""
     return lambda folder: write_film(folder / VIDEO, [(width, height)] * frames)
 
 
 def _bomb(width: int, height: int, first: int = 20) -> Spoil:
-    """The container and the first frames are 640 x 360, later frames are not."""
+    """Replaces the video: after `first` frames of 640 x 360, three frames have another size."""
     return lambda folder: write_film(
         folder / VIDEO, [(640, 360)] * first + [(width, height)] * 3 + [(640, 360)] * 5
     )
 
 
 def write_film(path: Path, sizes: list[tuple[int, int]], fps: int = 10) -> None:
-    """A film of JPEG pictures, each of its own size; the container declares the first."""
+    """Writes a video of JPEG frames with the given sizes. The container declares the first size."""
     pictures = {size: _jpeg(*size) for size in set(sizes)}
     with av.open(str(path), "w", format="mp4") as output:
         stream: Any = output.add_stream("mjpeg", rate=fps)
@@ -259,7 +260,7 @@ HOSTILE: dict[str, Spoil] = {
     "log-huge-x": _log({"event": "mousemove", "data": {"x": HUGE_INTEGER, "y": 1}, "time": 5}),
 }  # fmt: skip
 
-# These are recordings like others but for one odd value, which costs at most what depends on it.
+# Recordings with a single odd value. Only results that depend on the value may be lost.
 ODD: dict[str, Spoil] = {
     "tree-huge": _tree_value(HUGE_INTEGER),
     "tree-float": _tree_value(1e308),

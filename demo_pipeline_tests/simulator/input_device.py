@@ -1,4 +1,4 @@
-"""Pointer moves, button presses and key presses at human pace, written as raw events of the log."""
+"""Simulates pointer moves, button presses and key presses at human pace, as raw log events."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,10 @@ Wheel = Literal["documented", "recorder"]
 
 
 class InputDevice:
-    """Moves and presses; `now` is the current time of the simulation, epoch milliseconds."""
+    """A simulated mouse and keyboard.
+
+    `now` is the current time of the simulation, in epoch milliseconds.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class InputDevice:
         self._still = ""
 
     def _approach(self, name: str) -> Placed:
-        """Move to a point well inside the target, pause briefly, and return the widget there."""
+        """Moves the pointer well inside a target and pauses briefly. Returns the widget there."""
         target = self.desktop.find(self.history.at(self.now), name)
         self._move(self._aim(target.box))
         self.now += self.random.randint(70, 190)
@@ -79,7 +82,10 @@ class InputDevice:
         return box.x + box.width // 2 + dx, box.y + box.height // 2 + dy
 
     def _move(self, to: tuple[int, int]) -> None:
-        """One movement along a curved path, slow at both ends, 30-60 positions a second."""
+        """Moves the pointer along a curved path, slow at both ends.
+
+        The path has 30 to 60 positions per second.
+        """
         (x0, y0), (x2, y2) = self.pointer, to
         length = max(abs(x2 - x0), abs(y2 - y0)) / self.desktop.scale
         duration = min(850.0, 200 + 0.5 * length) * self.random.uniform(0.85, 1.2)
@@ -120,7 +126,7 @@ class InputDevice:
         self.history.schedule(self.now, pressed(""))
 
     def _key(self, event: str, name: str, character: str = "") -> None:
-        """A key event; a press that types `character` logs it in the recorder's form."""
+        """Logs a key event. A press includes `actual_char` if the recorder logs characters."""
         logged = {"actual_char": self.characters(character)} if self.characters else {}
         self._emit(event, {"key": name, **(logged if event == "keydown" else {})})
 

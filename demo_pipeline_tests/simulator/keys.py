@@ -1,4 +1,4 @@
-"""The keys that type a character, with the names that each platform's recorder logs."""
+"""Finds the keys that type a character, and the names that each platform's recorder logs."""
 
 from dataclasses import dataclass
 from random import Random
@@ -8,7 +8,7 @@ Platform = Literal["windows", "macos", "linux"]
 
 _DIGITS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 _SHIFTED_DIGITS = ")!@#$%^&*("
-# unshifted, shifted, Windows name, rdev name; a US board
+# Keys of the US layout: character, character with Shift, name on Windows, name in rdev.
 _SYMBOLS = (
     ("`", "~", "BackTick", "BackQuote"),
     ("-", "_", "Minus", "Minus"),
@@ -22,7 +22,8 @@ _SYMBOLS = (
     (".", ">", "FullStop", "Dot"),
     ("/", "?", "ForwardSlash", "Slash"),
 )
-# canonical name, Windows name, rdev name; some Windows recorders log no Windows key
+# Canonical name, name on Windows, name in rdev. Windows has no name for `command`, and some Windows
+# recorders do not log the Windows key.
 _NAMED = (
     ("ctrl", "LeftCtrl", "ControlLeft"),
     ("shift", "Shift", "ShiftLeft"),
@@ -48,10 +49,10 @@ _CONTROL = {" ": "space", "\b": "backspace", "\t": "tab", "\n": "enter"}
 
 
 def key_name(canonical: str, platform: Platform) -> str:
-    """The logged name of a canonical key (`ctrl`, `enter`, `a`, `7`, `-`, `f5`).
+    """Returns the name that recorders log for a key (`ctrl`, `enter`, `a`, `7`, `-`, `f5`).
 
     Raises:
-        ValueError: the platform's recorder has no name for it.
+        ValueError: the platform's recorder has no name for the key.
     """
     for name, windows, rdev in _NAMED:
         if name == canonical:
@@ -64,7 +65,7 @@ def key_name(canonical: str, platform: Platform) -> str:
 
 
 def stroke(character: str, platform: Platform) -> tuple[str, bool]:
-    """The logged key name for a character, and whether Shift is held.
+    """Returns the logged name of the key that types a character, and whether Shift is held.
 
     Raises:
         ValueError: the keyboard has no such character.
@@ -87,7 +88,7 @@ def stroke(character: str, platform: Platform) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """A key event; `character` is set on the press that types it."""
+    """A key event. `character` is set only if the event is the press that types the character."""
 
     ms: int
     event: Literal["keydown", "keyup"]
@@ -96,9 +97,9 @@ class Stroke:
 
 
 def keystrokes(text: str, platform: Platform, random: Random, start_ms: int) -> list[Stroke]:
-    """Strokes in time order at human pace; a key is sometimes still down when the next is pressed.
+    """Returns the key events that type a text at human pace, in time order.
 
-    Shift is never held across keys.
+    A key is sometimes still down when the next one is pressed. Shift is released after each key.
     """
     shift_key = key_name("shift", platform)
     now = start_ms

@@ -1,7 +1,7 @@
-"""Damaged input logs for fuzzing: the same seed gives the same logs.
+"""Makes damaged input logs for fuzzing. The same seed gives the same logs.
 
-Belongs here: intact logs and the mutations applied to them. What must hold for the result is in
-demo_pipeline_tests/actions/fuzzing.py.
+This module contains the intact logs and their mutations. demo_pipeline_tests/actions/fuzzing.py
+checks what must hold for the results.
 """
 
 import json
@@ -49,7 +49,7 @@ _VALUES = (
 
 @cache
 def good_logs() -> tuple[tuple[bytes, ...], ...]:
-    """Lines of the committed recordings, and of a script as each platform would log it."""
+    """Returns the lines of the sample recordings, and of a script as each platform logs it."""
     logs = [
         tuple((folder / "input_log.jsonl").read_bytes().splitlines())
         for folder in sorted(RECORDINGS.iterdir())
@@ -64,7 +64,7 @@ def good_logs() -> tuple[tuple[bytes, ...], ...]:
 
 @cache
 def good_lines() -> tuple[bytes, ...]:
-    """Lines to damage: every distinct short line of `good_logs`, some scans, some other events."""
+    """Returns lines to damage: each short line of `good_logs`, some scans and other events."""
     distinct = set(chain.from_iterable(good_logs()))
     lines = sorted(distinct, key=lambda line: (len(line), line))
     short = [line for line in lines if len(line) < 1000]
@@ -73,7 +73,7 @@ def good_lines() -> tuple[bytes, ...]:
 
 
 def mutated_line(random: Random) -> bytes:
-    """A line with one to three mutations, or a hostile line; it contains no line feed."""
+    """Returns a line with one to three mutations, or a hostile line. It has no line feed."""
     if random.random() < 0.05:
         return hostile_line(random)
     line = random.choice(good_lines())
@@ -97,7 +97,7 @@ def _truncate(line: bytes, random: Random) -> bytes:
 
 
 def _splice(line: bytes, random: Random) -> bytes:
-    """The head of one line and the tail of another, or one line inside another."""
+    """Joins the head of a line and the tail of another line, or inserts the other line."""
     other = random.choice(good_lines())
     at = random.randint(0, len(line))
     end = random.randint(0, len(other))
@@ -111,7 +111,7 @@ def _insert(line: bytes, random: Random) -> bytes:
 
 
 def _another_value(line: bytes, random: Random) -> bytes:
-    """Replace the value after one of the colons: still JSON, but with a wrong value."""
+    """Replaces the value after a random colon. Most results are JSON with a wrong value."""
     colons = [at for at, byte in enumerate(line[:300]) if byte == ord(":")]
     if not colons:
         return line
@@ -132,7 +132,7 @@ _LINE_MUTATIONS: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 def hostile_line(random: Random) -> bytes:
-    """JSON or almost JSON that breaks a careless parser: deep, huge, repeated or random."""
+    """Returns a line that breaks a careless parser: deep, huge, with repeated keys, or random."""
     kind = random.randrange(6)
     event = random.choice(("axtree", "keydown", "mousemove", "ffmpeg_stderr", "later", ""))
     if kind == 0:
@@ -169,7 +169,7 @@ def _hostile_value(random: Random, levels: int) -> object:
 
 
 def mutated_log(random: Random) -> bytes:
-    """Part of a log, often with lines lost, duplicated, moved, re-timed, damaged or spliced in."""
+    """Returns a part of a log with up to five mutations, such as lost or duplicated lines."""
     log = random.choice(good_logs())
     begin = random.randrange(len(log))
     lines = list(log[begin : begin + random.randint(1, 400)])
@@ -196,7 +196,7 @@ def _damage(lines: list[bytes], random: Random) -> list[bytes]:
 
 
 def _lose(lines: list[bytes], random: Random) -> list[bytes]:
-    """Drop random lines, or all lines of one event type."""
+    """Drops random lines, or all lines of one event type."""
     if random.random() < 0.5:
         kind = random.choice((b"mouseup", b"mousedown", b"keyup", b"keydown", b"mousemove"))
         return [line for line in lines if kind not in line[:40]]
@@ -205,7 +205,7 @@ def _lose(lines: list[bytes], random: Random) -> list[bytes]:
 
 
 def _duplicate(lines: list[bytes], random: Random) -> list[bytes]:
-    """Each line, or some lines, two or three times, as with several input hooks."""
+    """Repeats all or some lines once or twice, as with several input hooks."""
     times = random.randint(2, 3)
     share = random.choice((0.1, 1.0))
     repeated = []
@@ -216,14 +216,14 @@ def _duplicate(lines: list[bytes], random: Random) -> list[bytes]:
 
 
 def _move(lines: list[bytes], random: Random) -> list[bytes]:
-    """Some lines, or all lines, are written late."""
+    """Delays lines by random distances, as if they had been written late."""
     reach = random.choice((3, 30, len(lines) + 1))
     late = [(at + random.randrange(reach), at, line) for at, line in enumerate(lines)]
     return [line for _, _, line in sorted(late)]
 
 
 def _retime(lines: list[bytes], random: Random) -> list[bytes]:
-    """A clock that stands still, jumps, runs backwards or is beyond the last valid date."""
+    """Changes all times: they stand still, jump, run backwards, or pass the last valid date."""
     rule = random.choice(("still", "jump", "back", "far", "fast"))
     start = random.choice((0, 5, 1_741_119_497_902))
     at = random.randrange(len(lines) + 1)
@@ -247,7 +247,7 @@ def _at_time(line: bytes, time: int) -> bytes:
 
 
 def _mix(lines: list[bytes], random: Random) -> list[bytes]:
-    """Insert a part of another recording, possibly from another platform."""
+    """Inserts a part of another recording, possibly from another platform."""
     other: Sequence[bytes] = random.choice(good_logs())
     at = random.randrange(len(lines) + 1)
     begin = random.randrange(len(other))

@@ -1,4 +1,4 @@
-"""Drawing the desktop with OpenCV: wallpaper, windows, widgets in their states, the pointer."""
+"""Draws the desktop with OpenCV: wallpaper, windows, widgets in their states, and the pointer."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,7 +27,7 @@ _ARROW = ((0, 0), (0, 19), (4.6, 15), (7.6, 22), (10.6, 20.6), (7.7, 14), (13.6,
 
 
 class Painter:
-    """Draws one desktop; keeps the last picture, so that an unchanged screen is cheap."""
+    """Draws a desktop. The last image is cached, so that an unchanged screen costs little."""
 
     def __init__(self, desktop: Desktop) -> None:
         self.desktop = desktop
@@ -37,7 +37,7 @@ class Painter:
         self._planes: Image = np.zeros((0, 0), np.uint8)
 
     def draw(self, moment: Moment) -> Image:
-        """The screen as BGR, shape (H, W, 3), pointer included, without a frame number."""
+        """Returns the screen with the pointer as a BGR image of shape (H, W, 3)."""
         if moment.state is not self._state:
             self._picture = _wallpaper(self.desktop.width, self.desktop.height).copy()
             for thing in self.desktop.placed(moment.state):
@@ -49,9 +49,10 @@ class Painter:
         return picture
 
     def planes(self, moment: Moment, number: int | None) -> Image:
-        """The screen as planar YUV 4:2:0 (BT.601, limited), shape (H * 3 / 2, W).
+        """Returns the screen as planar YUV 4:2:0 (BT.601, limited range), shape (H * 3 / 2, W).
 
-        With a frame number unless `number` is None. The array is reused by the next call.
+        The screen shows the frame number `number`, unless it is None. The next call reuses the
+        returned array.
         """
         if self._moment is None or moment != self._moment:
             self._planes = cv2.cvtColor(self.draw(moment), cv2.COLOR_BGR2YUV_I420)
@@ -63,7 +64,7 @@ class Painter:
 
 @lru_cache(maxsize=2)
 def _wallpaper(width: int, height: int) -> Image:
-    """A dusk gradient with two hills and a taskbar."""
+    """Returns the background: a colour gradient with two hills."""
     ramp = np.linspace(0, 1, height, dtype=np.float32)[:, None, None]
     top = np.array((150, 112, 72))
     bottom = np.array((196, 168, 150))
@@ -85,7 +86,10 @@ def _rectangle(image: Image, box: Box, fill: Colour, edge: Colour | None = EDGE)
 
 
 def _text(image: Image, text: str, box: Box, scale: float, ink: Colour = INK) -> int:
-    """Text at the left of a box, clipped to it; returns where it ends."""
+    """Draws a text at the left of a box, clipped to the box.
+
+    Returns the x coordinate at which the text ends.
+    """
     size = 0.55 * scale
     indent = round(10 * scale)
     ascii_text = text.encode("ascii", "replace").decode()
@@ -185,7 +189,7 @@ def _list(image: Image, thing: Placed, state: ScreenState, scale: float) -> None
 
 
 def _row(image: Image, thing: Placed, state: ScreenState, scale: float) -> None:
-    width = thing.box.width - round(12 * scale)  # the scroll bar keeps its place
+    width = thing.box.width - round(12 * scale)  # leaves the scroll bar visible
     box = Box(thing.box.x + 1, thing.box.y + 1, width, thing.box.height)
     if state.chosen.get(thing.widget.name) == thing.label:
         _rectangle(image, box, CHOSEN, None)
@@ -212,7 +216,7 @@ def _pane(image: Image, thing: Placed, _state: ScreenState, scale: float) -> Non
 
 
 def _pointer(image: Image, at: tuple[int, int], scale: float) -> None:
-    """An arrow whose tip is the pixel `at`."""
+    """Draws the pointer, an arrow whose tip is the pixel `at`."""
     fine = 16
     points = [(at[0] + x * scale, at[1] + y * scale) for x, y in _ARROW]
     shape: NDArray[Any] = np.array([(round(x * fine), round(y * fine)) for x, y in points])

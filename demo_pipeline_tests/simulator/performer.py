@@ -1,4 +1,4 @@
-"""Performs a script: the input events of each act, and the reaction of the desktop."""
+"""Performs a script: logs the input events of each act, and lets the desktop react."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from demo_pipeline_tests.simulator.script import Act, Performance, ScreenTimelin
 
 ROWS_PER_NOTCH = 3
 ECHO_MS = 64  # shortest time from an input to its effect on the screen
-# One notch as the recorders of each platform write it; on macOS in pixels.
+# Delta that each platform's recorder logs for a notch of the wheel; on macOS in pixels.
 _RECORDED_NOTCH = {"windows": 1, "linux": 1, "macos": 100}
 _COUNTS = {"double_click": 2, "triple_click": 3}
 
 
 class Performer(InputDevice):
-    """Performs acts one after another."""
+    """Performs the acts of a script one after another."""
 
     def perform(self) -> Performance:
-        """Perform the whole script."""
+        """Performs the whole script."""
         for act in self.script.acts:
             self._act(act)
             self.now += self.random.randint(320, 650)
@@ -169,7 +169,7 @@ class Performer(InputDevice):
 
 
 def corrected(text: str) -> str:
-    """The text after each backspace has removed the character before it."""
+    """Returns a text in which each backspace has removed the character before it."""
     kept: list[str] = []
     for character in text:
         if character != "\b":

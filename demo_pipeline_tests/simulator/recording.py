@@ -37,17 +37,19 @@ class RecordingOptions:
 
     Attributes:
         platform: decides the names of keys and roles.
-        width, height: of the screen, even.
+        width: width of the screen in pixels; an even number.
+        height: height of the screen in pixels; an even number.
         video: how the screen is encoded.
-        xy_on_buttons: whether presses and releases carry the pointer's position.
-        wheel: `documented`: 120 per notch, positive = down; `recorder`: 1 per notch (macOS: 100
-            pixels), positive = up.
-        characters: what a press logs as `actual_char` for the character that it types (empty:
-            none); None: older logs, which have no such key.
-        time_unit_ms: milliseconds in the unit of the log's times.
-        scan_every_s: from one accessibility scan to the next; None means no scans.
-        scan_padding: extra nodes in every scan, about 260 bytes each.
-        ffmpeg_start_line: log a line that states the first frame's epoch time.
+        xy_on_buttons: whether presses and releases of buttons log the pointer's position.
+        wheel: `documented` logs 120 for a notch down. `recorder` logs 1 for a notch up (100 pixels
+            on macOS).
+        characters: returns the value that a press logs as `actual_char` for its character. The
+            character is empty if the press types none. None leaves `actual_char` out, as older
+            recorders do.
+        time_unit_ms: length of the log's unit of time in milliseconds.
+        scan_every_s: seconds between the starts of accessibility scans; None means no scans.
+        scan_padding: number of additional nodes in every scan, about 260 bytes each.
+        ffmpeg_start_line: whether to log a line with the epoch time of the first frame.
     """
 
     platform: Platform = "windows"
@@ -65,10 +67,10 @@ class RecordingOptions:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What a perfect reader of the recording would find. Times are epoch milliseconds.
+    """The facts that a perfect reader would find in a recording.
 
-    Boxes are in screen pixels, `frames` in presentation order; `timeline.at(ms)` is what the
-    screen showed.
+    Times are epoch milliseconds, boxes are in screen pixels, and `frames` are in presentation
+    order. `timeline.at(ms)` returns the contents of the screen at a time.
     """
 
     timestamp_ms: int
@@ -81,7 +83,7 @@ class GroundTruth:
 
 
 def perform(demonstration: Script, options: RecordingOptions) -> Performance:
-    """Perform the script on a screen of the size that the options give."""
+    """Performs the script on a screen of the size in the options."""
     size = (options.width, options.height)
     performer = Performer(
         demonstration,
@@ -95,7 +97,7 @@ def perform(demonstration: Script, options: RecordingOptions) -> Performance:
 
 
 def write_recording(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
-    """Write `dest`/input_log.jsonl, meta.json and recording.mp4; the folder's name is the id."""
+    """Writes input_log.jsonl, meta.json and recording.mp4 to `dest`, whose name becomes the id."""
     truth = write_documents(dest, demonstration, options)
     painter = Painter(demonstration.desktop.at(options.width, options.height))
     pictures = _pictures(painter, truth, numbered=options.video.frame_numbers)
@@ -104,7 +106,7 @@ def write_recording(dest: Path, demonstration: Script, options: RecordingOptions
 
 
 def write_documents(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
-    """The same without the video, for tests that need only the log and the ground truth."""
+    """Writes a recording without the video, for tests of the log and the ground truth."""
     performance = perform(demonstration, options)
     dest.mkdir(parents=True, exist_ok=True)
     with (dest / "input_log.jsonl").open("w", encoding="utf-8", newline="\n") as log:
@@ -127,7 +129,7 @@ def write_documents(dest: Path, demonstration: Script, options: RecordingOptions
 
 
 def _timed(line: dict[str, Any], unit_ms: float) -> dict[str, Any]:
-    """The line with its times in another unit."""
+    """Returns a log line with its times in another unit."""
     if unit_ms == 1:
         return line
     data = line["data"]
@@ -137,12 +139,15 @@ def _timed(line: dict[str, Any], unit_ms: float) -> dict[str, Any]:
 
 
 def log_text(line: dict[str, Any]) -> str:
-    """One line of the log, compact, without its end."""
+    """Returns a line of the log as compact JSON without a line end."""
     return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
 def log_lines(performance: Performance, options: RecordingOptions) -> Iterator[dict[str, Any]]:
-    """The log in written order: a scan is written when it ends, with its start time."""
+    """Yields the log lines in the order of writing.
+
+    A scan is written when it ends, but its time is the start of the scan.
+    """
     inputs = ((event["time"], event) for event in performance.events)
     streams: list[Iterator[tuple[int, dict[str, Any]]]] = [inputs]
     if options.scan_every_s is not None:

@@ -1,6 +1,6 @@
-"""Local S3 servers for tests: moto in this process, SeaweedFS in its own process.
+"""Starts local S3 servers for tests: moto in this process, and SeaweedFS in its own process.
 
-Both listen on the loopback interface only and stop when their context ends.
+Both servers listen only on the loopback interface, and stop when their context ends.
 """
 
 import logging
@@ -29,11 +29,11 @@ from demo_pipeline.store.bucket import Bucket
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it
-# gRPC uses the port 10,000 above; Linux assigns ports from 32,768 to clients.
+# The gRPC port is 10,000 higher. Both stay below 32,768, where Linux assigns ports to clients.
 _PORTS = range(12_000, 22_000)
 _START_TIMEOUT_S = 30.0
-# Every bucket takes a volume, and volumes grow as they are filled. SeaweedFS would allow one for
-# each GB that is free on the disk.
+# Every bucket needs a volume, and volumes grow as they are filled. Without this number, SeaweedFS
+# allows one volume for each GB of free disk space.
 _MAX_VOLUMES = 10_000
 
 
@@ -47,7 +47,7 @@ class S3Server:
     secret_key: str = field(default=SECRET_KEY, repr=False)
 
     def environment(self) -> dict[str, str]:
-        """Environment variables with which a client uses the server."""
+        """Returns the environment variables with which a client uses the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -58,7 +58,10 @@ class S3Server:
 
     @contextmanager
     def connected(self) -> Iterator["S3Server"]:
-        """Set this process's AWS environment variables to the server, and remove all others."""
+        """Sets the AWS environment variables of this process for the server.
+
+        All other AWS variables are removed until the context ends.
+        """
         with pytest.MonkeyPatch.context() as patch:
             for name in list(os.environ):
                 if name.startswith("AWS_"):
@@ -68,7 +71,10 @@ class S3Server:
             yield self
 
     def make_bucket(self, name: str = "") -> str:
-        """The URL of a new bucket, by default with a random name; only while `connected`."""
+        """Creates a bucket, by default with a random name, and returns its URL.
+
+        This works only inside `connected`.
+        """
         name = name or f"bucket-{secrets.token_hex(6)}"
         Bucket(f"s3://{name}", Path(tempfile.gettempdir())).call("create_bucket")
         return f"s3://{name}"
@@ -76,16 +82,16 @@ class S3Server:
 
 @contextmanager
 def moto_server() -> Iterator[S3Server]:
-    """Moto in a thread, on a free port."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs a line for every request
+    """Runs moto in a thread, on a free port."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # werkzeug logs every request
     handle = MotoRequestHandler.handle
 
     def handle_untraced(handler: Any) -> None:
-        sys.settrace(None)  # of coverage, in this thread: nothing that it runs is counted
+        sys.settrace(None)  # coverage measures nothing that this thread runs
         handle(handler)
 
     with pytest.MonkeyPatch.context() as patch:
-        # For every request it would list its folder of services to find the one of that host.
+        # Without the cache, moto searches its folder of services at every request.
         cached_lookup = cache(DomainDispatcherApplication.get_backend_for_host)
         patch.setattr(DomainDispatcherApplication, "get_backend_for_host", cached_lookup)
         patch.setattr(MotoRequestHandler, "handle", handle_untraced)
@@ -102,7 +108,7 @@ def moto_server() -> Iterator[S3Server]:
 def seaweed_server(
     folder: Path, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY
 ) -> Iterator[S3Server]:
-    """SeaweedFS in its own process, with its data in `folder`."""
+    """Runs SeaweedFS in its own process, with its data in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port", "metricsPort")
     ports = free_ports(len(names))
@@ -126,7 +132,7 @@ def seaweed_server(
             env=home | server.environment(),
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C must not stop it before its clients
+            start_new_session=True,  # Ctrl-C must not stop the server before its clients
         )
         stack.callback(_remove_sockets, ports)
         stack.callback(process.wait)
@@ -156,14 +162,14 @@ def _answers(server: S3Server) -> bool:
 
 
 def _remove_sockets(ports: list[int]) -> None:
-    """Remove the sockets that it leaves in the temporary folder."""
+    """Removes the sockets that SeaweedFS leaves in the temporary folder."""
     for port in (*ports, *(port + 10_000 for port in ports)):
         for path in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
             path.unlink(missing_ok=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now and whose gRPC ports (10,000 higher) are free too."""
+    """Returns ports that are free now, and whose gRPC ports (10,000 higher) are also free."""
     ports: list[int] = []
     candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])
     while len(ports) < count:

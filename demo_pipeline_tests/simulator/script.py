@@ -1,6 +1,6 @@
-"""Scripts: the acts to perform on named widgets, and the ground truth of a performance.
+"""Defines scripts of acts on named widgets, and the ground truth of their performance.
 
-`performer.py` performs a script; the functions below create its acts.
+`performer.py` performs a script. The functions of this module create the acts of a script.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,11 @@ Verb = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act of a script. `offset` (drag) is in design pixels; `notches` > 0 scrolls down."""
+    """An act of a script.
+
+    `offset` is the distance of a drag, in pixels of the unscaled desktop. Positive `notches`
+    scroll down.
+    """
 
     verb: Verb
     target: str = ""
@@ -45,7 +49,7 @@ def move_to(target: str) -> Act:
 
 
 def click(target: str, held: tuple[str, ...] = ()) -> Act:
-    """Left click while the modifiers `held` (canonical names) are down."""
+    """Returns a left click while the modifiers `held`, such as `ctrl`, are down."""
     return Act("click", target, keys=held)
 
 
@@ -66,32 +70,38 @@ def middle_click(target: str) -> Act:
 
 
 def drag(target: str, dx: int, dy: int) -> Act:
-    """Drag a window by its title bar ("Name/title bar"), `dx`, `dy` design pixels."""
+    """Returns a drag of a target, such as the title bar "Name/title bar" of a window.
+
+    The distances are in pixels of the unscaled desktop.
+    """
     return Act("drag", target, offset=(dx, dy))
 
 
 def scroll(target: str, notches: int) -> Act:
-    """Turn the wheel over a list: positive scrolls down."""
+    """Returns turns of the wheel over a list. Positive notches scroll down."""
     return Act("scroll", target, notches=notches)
 
 
 def type_text(text: str) -> Act:
-    """Type into the focused field; a backspace in `text` removes the character before it."""
+    """Returns typing into the focused field.
+
+    A backspace in `text` removes the character before it.
+    """
     return Act("type_text", text=text)
 
 
 def hotkey(*keys: str) -> Act:
-    """Press canonical keys together, e.g. `hotkey("ctrl", "a")`."""
+    """Returns a press of several keys together, such as `hotkey("ctrl", "a")`."""
     return Act("hotkey", keys=keys)
 
 
 def wait_for_screen() -> Act:
-    """Wait without input until the screen has settled."""
+    """Returns a wait without input until the screen has settled."""
     return Act("wait_for_screen")
 
 
 def think(seconds: float) -> Act:
-    """Pause without input while nothing on the screen changes."""
+    """Returns a pause without input while nothing on the screen changes."""
     return Act("think", seconds=seconds)
 
 
@@ -99,8 +109,8 @@ def think(seconds: float) -> Act:
 class Script:
     """The script of a demonstration: its task and its acts.
 
-    `timestamp` becomes meta.timestamp; the first action starts `lead_in_ms` after it and the
-    recording ends `tail_ms` after the last.
+    `timestamp` becomes meta.timestamp. The first action starts `lead_in_ms` later, and the
+    recording ends `tail_ms` after the last action.
     """
 
     desktop: Desktop
@@ -119,17 +129,18 @@ class Script:
 
     @property
     def start_ms(self) -> int:
-        """`timestamp` as epoch milliseconds."""
+        """Returns `timestamp` in epoch milliseconds."""
         return round(datetime.fromisoformat(self.timestamp).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class IntendedAction:
-    """The ground truth of one action in the terms of OSWorld-Desktopd; screen pixels.
+    """The ground truth of an action, in the terms of OSWorld-Desktopd and in screen pixels.
 
-    Times are epoch milliseconds: the first press (key, button or wheel notch) and the last
-    release. A wait lasts from the last input before it to the first input after it. The target is
-    the widget under the press, for typing the focused field; hotkeys and waits have none.
+    An action lasts from its first press of a key, button or wheel notch to its last release, in
+    epoch milliseconds. A wait lasts from the last input before it to the first input after it. The
+    target is the widget under the press, or the focused field if text is typed. Hotkeys and waits
+    have no target.
     """
 
     action_type: str
@@ -143,7 +154,7 @@ class IntendedAction:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A time without input, epoch milliseconds; only a `wait` is also an action."""
+    """A period without input, in epoch milliseconds. Only a `wait` is also an action."""
 
     kind: Literal["wait", "think"]
     start_ms: int
@@ -152,7 +163,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the screen shows at an instant."""
+    """The contents of the screen and the position of the pointer at an instant."""
 
     state: ScreenState
     pointer: tuple[int, int]
@@ -160,7 +171,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class ScreenTimeline:
-    """Every change of the screen and of the pointer, by epoch milliseconds."""
+    """All changes of the screen and all moves of the pointer, with epoch milliseconds."""
 
     change_ms: Sequence[int]
     states: Sequence[ScreenState]
@@ -168,7 +179,7 @@ class ScreenTimeline:
     points: Sequence[tuple[int, int]]
 
     def at(self, ms: float) -> Moment:
-        """What the screen shows at `ms`; before the start: what it shows at the start."""
+        """Returns the contents of the screen at `ms`. Times before the start count as the start."""
         state = self.states[max(0, bisect_right(self.change_ms, ms) - 1)]
         point = self.points[max(0, bisect_right(self.move_ms, ms) - 1)]
         return Moment(state, point)
@@ -176,7 +187,7 @@ class ScreenTimeline:
 
 @dataclass(frozen=True)
 class Performance:
-    """The result of a script: raw events in time order, the screen over time, the ground truth."""
+    """The result of a script: raw events in time order, the timeline, and the ground truth."""
 
     desktop: Desktop
     events: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""The simulated recordings: the log, and the ground truth about it."""
+"""Tests of simulated recordings: the log and its ground truth."""
 
 import json
 from collections.abc import Iterator

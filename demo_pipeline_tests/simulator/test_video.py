@@ -1,4 +1,4 @@
-"""The simulated videos: frame numbers, widgets, the pointer, timestamps."""
+"""Tests of simulated videos: frame numbers, widgets, the pointer and timestamps."""
 
 from dataclasses import replace
 

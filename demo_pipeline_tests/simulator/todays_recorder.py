@@ -1,7 +1,8 @@
-"""Rewrites a recording in the form of today's recorder, which differs from the documented one.
+"""Rewrites a recording in the format of today's recorder, which differs from the documentation.
 
-Times count from meta.timestamp, positions are cut to the main display (`raw_x` and `raw_y` keep
-them), meta.json says a schema version and a scale factor, and two more files lie beside the three.
+Times count from meta.timestamp. Positions are clamped to the main display, and `raw_x` and `raw_y`
+hold the original positions. meta.json contains a schema version and a scale factor. There are two
+more files: input_log_meta.json and sft.json.
 """
 
 import json
@@ -15,12 +16,12 @@ SCHEMA_VERSION = {"major": 1, "minor": 0, "patch": 0}
 
 
 def rewrite(folder: Path, *, raw: bool = True, ffmpeg_lines: bool = False) -> None:
-    """Change the recording in `folder`.
+    """Rewrites the recording in `folder`. The video stays unchanged.
 
     Args:
-        folder: holds the three files; the video stays.
-        raw: keep the positions from before they were cut.
-        ffmpeg_lines: keep what ffmpeg printed, which today's recorder does not log.
+        folder: the folder with the log, meta.json and the video.
+        raw: whether to write `raw_x` and `raw_y`.
+        ffmpeg_lines: whether to keep the output of ffmpeg, which today's recorder does not log.
     """
     meta = json.loads((folder / "meta.json").read_bytes())
     started_ms = round(datetime.fromisoformat(_microseconds(meta["timestamp"])).timestamp() * 1000)
@@ -42,14 +43,14 @@ def rewrite(folder: Path, *, raw: bool = True, ffmpeg_lines: bool = False) -> No
 
 
 def _microseconds(timestamp: str) -> str:
-    """A time stamp without its nanoseconds."""
+    """Returns a timestamp with at most six digits after the decimal point."""
     seconds, _, rest = timestamp.partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return f"{seconds}.{digits[:6]}{rest[len(digits) :]}" if rest else timestamp
 
 
 def _cut(data: dict[str, Any], size: tuple[int, int], *, raw: bool) -> dict[str, Any]:
-    """The positions of an event cut to [0, width] and [0, height], as the recorder does."""
+    """Returns the position of an event, clamped to [0, width] and [0, height]."""
     axes = [
         (axis, most) for axis, most in zip("xy", size, strict=True) if data.get(axis) is not None
     ]

@@ -1,4 +1,4 @@
-"""Accessibility scans of the desktop as axtree events, with the role names of each platform."""
+"""Makes accessibility scans of the desktop: axtree events with each platform's role names."""
 
 from collections.abc import Iterator
 from random import Random
@@ -10,7 +10,7 @@ from demo_pipeline_tests.simulator.script import Performance
 
 Node = dict[str, Any]
 
-# kind: UIA, AX, AT-SPI, OSWorld-Desktopd
+# Kind → role in UI Automation (Windows), AX (macOS), AT-SPI (Linux), and OSWorld-Desktopd.
 _ROLES: dict[Kind, tuple[str, str, str, str]] = {
     "window": ("Window", "AXWindow", "frame", "window"),
     "title_bar": ("TitleBar", "AXGroup", "title bar", "panel"),
@@ -31,7 +31,7 @@ _FOCUSABLE = {"button", "text_field", "check_box", "list", "row", "menu_item"}
 
 
 def scan(performance: Performance, platform: Platform, at_ms: int, number: int) -> dict[str, Any]:
-    """The `axtree` line of a scan that begins at `at_ms`, with the screen of that moment."""
+    """Returns the log line of a scan, which shows the screen at the start time `at_ms`."""
     desktop = performance.desktop
     moment = performance.timeline.at(at_ms)
     random = Random(f"scan {number}")
@@ -56,7 +56,7 @@ def scan(performance: Performance, platform: Platform, at_ms: int, number: int) 
 
 
 def pad(line: dict[str, Any], nodes: int, platform: Platform) -> None:
-    """Add a long document below the screen to a scan: `nodes` texts of about 260 bytes each."""
+    """Adds a document of `nodes` texts, about 260 bytes each, below the screen to a scan."""
     role = _ROLES["label"][_COLUMN[platform]]
     boxes = [Box(0, 100_000 + 20 * index, 400, 20) for index in range(nodes)]
     lines = [
@@ -78,7 +78,7 @@ def node(
     focusable: bool = False,
     visible: bool = True,
 ) -> Node:
-    """One node of an axtree event, without children."""
+    """Returns a node of an axtree event without children."""
     return {
         "bbox": {"height": box.height, "width": box.width, "x": box.x, "y": box.y},
         "children": [],
@@ -110,7 +110,7 @@ def _node(thing: Placed, platform: Platform, texts: dict[str, str]) -> Node:
 def _nested(
     desktop: Desktop, placed: list[Placed], platform: Platform, texts: dict[str, str]
 ) -> Node:
-    """The whole tree; windows run from front to back, as UI Automation lists them."""
+    """Returns the whole tree with the windows from front to back, like UI Automation."""
     root = _root(desktop, platform)
     by_name = {"": root}
     windows: list[Node] = []
@@ -132,9 +132,10 @@ def _owner(thing: Placed) -> str:
 def scans(
     performance: Performance, platform: Platform, every_ms: int, padding: int = 0
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (time of writing, line) of every scan; the last ends within the recording.
+    """Yields the time of writing and the log line of every scan that ends within the recording.
 
-    A scan begins `every_ms` after the start of the previous one, or at its end if that is later.
+    A scan begins `every_ms` after the start of the previous scan, but not before the previous scan
+    has ended.
     """
     at_ms = performance.start_ms + 120
     number = 0

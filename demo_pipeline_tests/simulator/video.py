@@ -1,4 +1,4 @@
-"""Frame times, and reproducible encoding: the same frames give the same MP4 bytes."""
+"""Plans frame times and encodes videos. The same frames always give the same MP4 bytes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-TICKS = 90_000  # the track's time scale, a second
+TICKS = 90_000  # time units of the video track per second
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class VideoOptions:
     """How the screen is encoded as a video.
 
     Attributes:
-        fps: frame rate; the average rate if `variable`.
-        variable: irregular frame intervals, with occasional dropped frames.
+        fps: frame rate in frames per second; approximate if `variable` is set.
+        variable: whether frame intervals are irregular and frames are sometimes dropped.
         gop: largest number of frames between key frames.
         b_frames: largest number of consecutive B-frames.
         first_pts: presentation timestamp of the first frame, in 1/90000 s.
-        video_start_s: the first frame shows the screen at meta.timestamp + this.
-        frame_numbers: stamp every frame with its number.
+        video_start_s: seconds from meta.timestamp to the first frame.
+        frame_numbers: whether to draw the frame number into every frame.
     """
 
     fps: int = 15
@@ -42,7 +42,7 @@ class VideoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A planned frame: its number, its timestamp in 1/90000 s and its epoch milliseconds."""
+    """A planned frame. `pts` is in 1/90000 s, and `wall_ms` in epoch milliseconds."""
 
     number: int
     pts: int
@@ -52,7 +52,10 @@ class Frame:
 def frame_schedule(
     options: VideoOptions, start_ms: int, end_ms: int, seed: int = 0
 ) -> Iterator[Frame]:
-    """The frames of a video of [start_ms + video_start_s, end_ms], at least one."""
+    """Yields the frames of a video, from `video_start_s` after `start_ms` to `end_ms`.
+
+    There is at least one frame.
+    """
     first_ms = start_ms + options.video_start_s * 1000
     random = Random(f"frames {seed}")
     even = TICKS // options.fps
@@ -65,9 +68,9 @@ def frame_schedule(
 
 
 def _irregular(random: Random, even: int) -> int:
-    """A frame interval of 0.5 to 1.6 times `even`; one in forty is 4 to 7 times as long."""
+    """Returns a frame interval of 0.5 to 1.6 times `even`, but 4 to 7 times for one in forty."""
     part = random.uniform(4.0, 7.0) if random.random() < 0.025 else random.uniform(0.5, 1.6)
-    return max(90, round(even * part / 90) * 90)  # whole milliseconds
+    return max(90, round(even * part / 90) * 90)  # a whole number of milliseconds
 
 
 def encode(
@@ -76,9 +79,10 @@ def encode(
     size: tuple[int, int],
     options: VideoOptions,
 ) -> None:
-    """Encode (pts, planar YUV 4:2:0 of shape (H * 3 / 2, W)) pairs; even sizes only.
+    """Encodes pictures, which are pairs of a pts and planar YUV 4:2:0 of shape (H * 3 / 2, W).
 
-    One thread and no dates, so that the same library writes the same bytes.
+    Width and height must be even. The encoder uses one thread and writes no dates, so that the
+    same version of the library writes the same bytes.
     """
     container = {"video_track_timescale": str(TICKS), "fflags": "+bitexact"}
     with av.open(str(path), "w", format="mp4", options=container) as output:

@@ -1,1 +1,1 @@
-"""Storage: ids, uploads, commits, collection, export."""
+"""Tests of the store: uploads, commits, pruning, documents, and damage."""

@@ -1,4 +1,4 @@
-"""What makes the tests of the store quick: no test cuts the power, and no server needs a rest."""
+"""Fixtures that make the tests of the store quick."""
 
 import asyncio
 import os
@@ -8,7 +8,10 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that sync are made and do nothing; pauses before a repeated call are short."""
+    """Replaces `fsync` by a function that does nothing, and shortens pauses between retries.
+
+    No test cuts the power, and no server needs time to recover.
+    """
     sleep = asyncio.sleep
 
     async def rest(seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""A program that kills a child process at every call of a commit that changes a file.
+"""Kills a process before each of its calls that change a file, in several scenarios.
 
-Usage: `python killing.py ROOT`. For each scenario and each call number n it makes the store
-`ROOT/<scenario>/<n>`, in which a child died just before its n-th call. The last child of a
-scenario lives; its number is one more than there are calls.
+Usage: `python killing.py ROOT`. For each scenario and each call number n, the program makes the
+store `ROOT/<scenario>/<n>`. In this store, a child process died just before its n-th call. The
+last child of each scenario has fewer than n calls and survives.
 """
 
 import os
@@ -25,13 +25,13 @@ OUTPUT = "events/d1"
 SOURCE = "sources/d2"
 INDEX = "dataset"
 DOCUMENT = "quarantine/d1/x.json"
-ALL = -5.0  # the grace period of a `prune` that removes what was made now
+ALL = -5.0  # grace period in seconds with which `prune` also removes versions made just now
 KILLED = -signal.SIGKILL
 Work = Callable[[Store], object]
 
 
 def nothing(_store: Store) -> None:
-    """The store is empty before."""
+    """Leaves the store empty."""
 
 
 def old(store: Store) -> None:
@@ -40,13 +40,13 @@ def old(store: Store) -> None:
 
 
 def old_after_new(store: Store) -> None:
-    """The new version exists already, and the old version is published again."""
+    """Publishes the new version, and then the old version."""
     put(store, OUTPUT, NEW)
     put(store, OUTPUT, OLD)
 
 
 def broken(store: Store) -> None:
-    """The published version lacks a file."""
+    """Publishes a version, and removes one of its files."""
     version = put(store, OUTPUT, NEW)
     if isinstance(store.objects, Folder):
         (Path(store.url) / OUTPUT / "deep/b.txt").unlink()
@@ -60,7 +60,7 @@ def source(store: Store) -> None:
 
 
 def remembered(store: Store) -> None:
-    """Two versions, a document, and a dataset that links one of the versions."""
+    """Stores two versions, a document, and a dataset that links one of the versions."""
     old_after_new(store)
     store.put_document(DOCUMENT, b"old")
     current = store.current(OUTPUT)
@@ -72,7 +72,7 @@ def commit(store: Store) -> None:
 
 
 def take(store: Store) -> None:
-    """The new files are those of another version."""
+    """Commits files that are hard links to the files of another output."""
     folder, version = store.open(SOURCE)
     with store.stage(OUTPUT) as staging:
         staging.hardlink_sources.append(version)
@@ -112,7 +112,7 @@ SCENARIOS: dict[str, tuple[Work, Work]] = {
 
 
 def dies(root: Path, calls: int, work: Work) -> bool:
-    """Whether a child process that does `work` is killed at call number `calls`."""
+    """Returns whether a child process that runs `work` is killed before call number `calls`."""
     child = os.fork()
     if child == 0:
         Injection(Disturbance(root, "kill", calls, "main", root.with_suffix(".log"))).install()
@@ -125,7 +125,7 @@ def dies(root: Path, calls: int, work: Work) -> bool:
 
 
 def main(root: Path) -> None:
-    os.fsync = lambda fd: None  # noqa: ARG005 - a killed process loses nothing that it wrote
+    os.fsync = lambda fd: None  # noqa: ARG005 - the system keeps the writes of a killed process
     for name, (before, work) in SCENARIOS.items():
         start = root / f"{name}-start"
         start.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Small outputs and what readers see of them, for the tests of this folder."""
+"""Makes, reads and damages small outputs, for the tests of this folder."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def recipe(code_version: str = "1", **inputs: str) -> Recipe:
 
 
 def put(store: Store, output: str, files: Files, links: Mapping[str, Version] | None = None):
-    """Commit `files` (path → text) and links as the current version of `output`."""
+    """Commits `files` (path → text) and links as the current version of `output`."""
     with store.stage(output) as staging:
         write(staging.path, files)
         for path, version in (links or {}).items():
@@ -34,13 +34,13 @@ def write(folder: Path, files: Files) -> None:
 
 
 def seen(store: Store, output: str) -> dict[str, str]:
-    """What a reader gets, with links followed."""
+    """Returns path → text of every file that a reader of an output gets, with links followed."""
     path = store.open(output)[0]
     return contents(path)
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Path → text of every file, with links followed."""
+    """Returns path → text of every file in a folder, with links followed."""
     texts: dict[str, str] = {}
     for entry in sorted(folder.iterdir()):
         if entry.is_dir():
@@ -51,7 +51,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
-    """Every `fsync` and `rename` of this process from now on, with its path, in their order."""
+    """Returns a list that records every later `fsync` and `rename` with its path, in order."""
     calls: list[tuple[str, Path]] = []
     fsync = os.fsync
     replace = Path.replace
@@ -77,10 +77,13 @@ def recorded_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
 
 
 def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None:
-    """Write other bytes in the place of a version's file (or manifest), or remove it."""
+    """Replaces a file of a version, or its manifest, by `data`; None removes the file."""
     key = f"versions/{version.path}/{file}"
     if isinstance(store.objects, Bucket):
-        store.objects.delete(key) if data is None else store.objects.put(key, data)
+        if data is None:
+            store.objects.delete(key)
+        else:
+            store.objects.put(key, data)
     elif data is None:
         Path(store.url, f".{key}").unlink()
     else:
@@ -88,7 +91,10 @@ def spoil(store: Store, version: Version, file: str, data: bytes | None) -> None
 
 
 def elsewhere(store: Store) -> Store:
-    """The store as a machine sees it that has nothing of a bucket in its cache."""
+    """Returns the same store with an empty cache, as on another machine.
+
+    A store in a folder has no cache and is returned unchanged.
+    """
     if not isinstance(store.objects, Bucket):
         return store
     cache = store.objects.cache.root
@@ -96,7 +102,7 @@ def elsewhere(store: Store) -> Store:
 
 
 def age(store: Store, days: float = 100.0) -> None:
-    """Let everything in a folder, or in the cache of a bucket, be older than it is."""
+    """Makes all files of a store in a folder, or of the cache of a bucket, `days` older."""
     place = store.objects
     root = place.cache.root if isinstance(place, Bucket) else Path(place.url)
     for path in root.rglob("*"):
@@ -105,9 +111,10 @@ def age(store: Store, days: float = 100.0) -> None:
 
 
 class Counting(Bucket):
-    """A bucket that notes every operation and its key.
+    """A bucket that records every operation and its key.
 
-    The object `swapped` is replaced by another process just before it is downloaded.
+    Just before the object with the key `swapped` is downloaded, its content is replaced, as if by
+    another process.
     """
 
     swapped = ""
@@ -126,7 +133,7 @@ class Counting(Bucket):
         super().fetch(key, etag, dest)
 
     def downloads(self) -> list[str]:
-        """The keys that were read since the last question."""
+        """Returns the keys of the objects that were read since the last call."""
         read = [key for method, key in self.calls if method == "get_object"]
         self.calls.clear()
         return read

@@ -1,4 +1,4 @@
-"""Files and folders of another user; the tests may run as root, whom the system refuses nothing."""
+"""Simulates files of another user, because tests that run as root may open every file."""
 
 import errno
 import os
@@ -9,11 +9,12 @@ import pytest
 
 
 def refuse_reading(monkeypatch: pytest.MonkeyPatch, private: Path) -> None:
-    """Refuse what the system does for a file of mode 0600, or a folder of mode 0700.
+    """Makes `open` and `stat` fail as for another user's file or folder without permissions.
 
     Args:
-        monkeypatch: of the test.
-        private: cannot be opened; what is below it cannot be examined either.
+        monkeypatch: the fixture of the test.
+        private: the file or folder that cannot be opened. Paths below it cannot be opened or
+            examined.
     """
     opened = Path.open
     status = Path.stat

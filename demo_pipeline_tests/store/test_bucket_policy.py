@@ -1,4 +1,4 @@
-"""The bucket policy in docs/guides/operations.md grants what the pipeline needs, and no more."""
+"""Tests that the bucket policy in docs/guides/operations.md grants exactly what is needed."""
 
 import json
 import re
@@ -39,7 +39,7 @@ STORE = "s3://my-datasets/demo"
 
 
 def documented(first_key: str) -> Any:
-    """The JSON on the page that begins with this key."""
+    """Returns the JSON block of the page whose first key is `first_key`."""
     blocks = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     values = map(json.loads, blocks)
     [value] = [value for value in values if next(iter(value)) == first_key]
@@ -50,13 +50,13 @@ def documented(first_key: str) -> Any:
 def workspace(
     moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """One upload, somebody's predictions, and a pipeline whose user has only the page's policy."""
+    """Yields a workspace with one upload, whose user has only the permissions of the policy."""
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
         for file in RECORDING_FILES:
             Bucket(UPLOADS, tmp_path).put(f"one/{file}", recording / file)
-        # By another test: the server is shared.
+        # Removes the objects of other tests, because the server is shared.
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[STORE.split("/")[2]].keys.clear()
         iam = get_session().create_client("iam")
         user = tmp_path.name

@@ -1,4 +1,4 @@
-"""Uploads in a bucket: listing, downloading, and removing abandoned downloads."""
+"""Tests of uploads in a bucket: listing, downloading, and removing abandoned downloads."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ from demo_pipeline_tests.store.making_outputs import Counting
 
 
 class Place:
-    """Uploads in a bucket, with every call counted."""
+    """Uploads in a bucket. Every call to the bucket is recorded."""
 
     def __init__(self, url: str, cache: Path) -> None:
         self.objects = Counting(url, cache)
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_to_says_what_to_set(moto_url, tmp_path):
         place.uploads.open("a").__enter__()
 
 
-# --- which upload is meant
+# --- identities of uploads
 
 
 def test_identity_changes_with_the_three_files_and_with_nothing_else(place):

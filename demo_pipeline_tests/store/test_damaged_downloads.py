@@ -1,4 +1,4 @@
-"""Bytes that change on the way from a bucket: an upload is read right, or not at all."""
+"""Tests that bytes that change during a download are noticed, and never used."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,9 @@ from demo_pipeline.store.bucket import Bucket, S3CallError
 from demo_pipeline_tests.faults.proxy import Fault, NetworkPlan, network_proxy
 from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seaweed_server
 
-AT_ONCE, IN_PARTS = 1000, 33 * 2**20 + 17  # bytes; parts have 16 MB
+# Sizes in bytes of objects that are downloaded at once, and in parts of 16 MB.
+AT_ONCE = 1000
+IN_PARTS = 33 * 2**20 + 17
 
 
 @pytest.fixture(scope="module", params=[moto_server, seaweed_server], ids=["moto", "seaweed"])
@@ -23,7 +25,7 @@ def server(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serv
 
 
 class Flips(NetworkPlan):
-    """The next answers that have a body come with one bit changed."""
+    """Changes one bit in the bodies of the next `count` answers to GET requests."""
 
     def __init__(self, count: int) -> None:
         super().__init__(("flip",))
@@ -57,7 +59,7 @@ def test_a_bit_that_flips_on_the_way_is_noticed_and_the_object_read_again(
                     S3CallError, match=r"do not match the checksum.*network"
                 ) as raised:
                     bucket.fetch(info.key, info.etag, fetched)
-                assert transient_reason(raised.value)  # no demonstration is blamed for it
+                assert transient_reason(raised.value)  # so no demonstration is quarantined
             else:
                 bucket.fetch(info.key, info.etag, fetched)
                 assert fetched.read_bytes() == data

@@ -1,4 +1,4 @@
-"""A process that dies at any call that changes the store, and what is there then and after."""
+"""Tests that a store stays usable if a process dies before any call that changes it."""
 
 import os
 import subprocess
@@ -21,11 +21,11 @@ COMMITS = [("first", None), ("replace", OLD), ("take", OLD), ("return", OLD), ("
 
 
 class _DiedError(BaseException):
-    """The process is gone: nothing that changes the bucket happens any more."""
+    """Simulates the death of the process, which then changes nothing in the bucket any more."""
 
 
 class Dying(Bucket):
-    """A bucket whose process dies just before its n-th call that changes something."""
+    """A bucket whose process dies just before its n-th call that changes the bucket."""
 
     def __init__(self, url: str, cache: Path, calls: int) -> None:
         super().__init__(url, cache)
@@ -48,7 +48,7 @@ class Dying(Bucket):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Store]]:
-    """Scenario → the stores in which a process died, in the order of the call at which it died."""
+    """Returns scenario → the stores in which a process died, sorted by the number of the call."""
     root = tmp_path_factory.mktemp("killed")
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     subprocess.run([sys.executable, killing.__file__, str(root)], check=True, env=environment)
@@ -60,7 +60,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Store]]:
 
 
 def buckets(url: str, tmp_path: Path, scenario: str) -> Iterator[Store]:
-    """The same with a bucket, each with a cache that the dead process has not used."""
+    """Yields stores in a bucket in which a process died, each before a later call.
+
+    The cache of each store was not used by the dead process.
+    """
     before, work = killing.SCENARIOS[scenario]
     for calls in range(1, 100):
         place = f"{url}/{scenario}/{calls}"
@@ -77,7 +80,7 @@ def buckets(url: str, tmp_path: Path, scenario: str) -> Iterator[Store]:
 
 @pytest.fixture
 def killed(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> Any:
-    """A function of a scenario that gives the stores of one kind."""
+    """Returns a function from a scenario to its stores, all in folders or all in buckets."""
     if request.param == "folder":
         return request.getfixturevalue("folders").__getitem__
     return lambda scenario: buckets(moto_url, tmp_path, scenario)
@@ -146,7 +149,10 @@ def test_forgetting_again_leaves_nothing_that_carries_the_id(killed):
 
 
 def names_in(store: Store, prefix: str) -> list[str]:
-    """Keys of a bucket, or paths in a folder; there those of versions begin with a dot."""
+    """Returns the keys of a bucket, or the paths in a folder, that begin with `prefix`.
+
+    In a folder, the names begin with a dot, such as `.versions`.
+    """
     if isinstance(store.objects, Bucket):
         return [info.key for info in store.objects.listing(prefix)]
     root = Path(store.url)
@@ -156,7 +162,7 @@ def names_in(store: Store, prefix: str) -> list[str]:
 
 
 def require_clean(store: Store, output: str) -> None:
-    """Only the current version is left, and nothing unfinished."""
+    """Asserts that only the current version of an output exists, and nothing unfinished."""
     current = store.current(output)
     assert current
     if isinstance(store.objects, Bucket):

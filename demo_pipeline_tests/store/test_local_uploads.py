@@ -33,7 +33,7 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(tmp_path):
 
 @pytest.fixture(params=["local", "bucket"])
 def uploads(request, tmp_path):
-    """Uploads of each kind: two folders, some whose names are no ids, and one that is hidden."""
+    """Returns uploads in a folder or a bucket: two valid, some with invalid names, one hidden."""
     if request.param == "local":
         for name in (*NAMES, *MISNAMED, ".hidden"):
             upload(tmp_path / "root", name)

@@ -1,4 +1,4 @@
-"""What `prune` removes, and what it leaves alone: in a folder and in a bucket."""
+"""Tests which files `prune` removes from a store in a folder and in a bucket."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from demo_pipeline.store.store import Store, open_store
 from demo_pipeline_tests.store.making_outputs import age, put, recipe, seen, write
 
 DAY = 86_400.0
-ALL = -5.0  # a grace period in which even what is made now is old
+ALL = -5.0  # grace period in seconds with which `prune` also removes versions made just now
 
 
 def test_replaced_versions_go_after_the_grace_period_and_not_before(either):
@@ -148,7 +148,7 @@ def test_uploads_in_parts_that_nobody_goes_on_with_are_aborted(moto_url, tmp_pat
     place = f"versions/events/d1/{'0' * 16}-{'1' * 8}/content/a.bin"
     for key in (place, "mine/large.bin"):
         bucket.call("create_multipart_upload", key)
-    Store(bucket).prune(DAY)  # moto says that each began years ago
+    Store(bucket).prune(DAY)  # in moto, every multipart upload was started years ago
     left = [pending["Key"] for pending in bucket.call("list_multipart_uploads")["Uploads"]]
     assert left == ["pre/mine/large.bin"]
 

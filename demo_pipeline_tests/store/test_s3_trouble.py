@@ -1,7 +1,7 @@
-"""What a server does to us: trouble that passes is survived, the rest has one sentence.
+"""Tests that transient errors of an S3 server are retried, and other errors have clear messages.
 
-A proxy before the server breaks connections, answers with 500 and 503, cuts bodies, and loses
-answers.
+A proxy in front of the server breaks connections, answers with 500 and 503, truncates bodies, and
+drops answers.
 """
 
 import os
@@ -19,11 +19,11 @@ from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.store.making_outputs import Counting, elsewhere, put, recipe, seen
 
 PASSING: tuple[Fault, ...] = ("reset", "storm")
-BIG = 36 * 2**20  # bytes: three parts
+BIG = 36 * 2**20  # bytes; uploaded in three parts
 
 
 class Script(NetworkPlan):
-    """The next requests of a method go wrong, after some that do not."""
+    """Lets `after` requests of a method succeed, and disturbs the next `left` requests."""
 
     fault: Fault = "reset"
     method = ""
@@ -55,7 +55,7 @@ def script() -> Script:
 def url(
     moto: S3Server, moto_url: str, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """URL of a bucket behind the proxy."""
+    """Yields the URL of a bucket behind the proxy."""
     monkeypatch.setattr("demo_pipeline.store.bucket.time.sleep", lambda _seconds: None)
     with network_proxy(moto.endpoint, script) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -120,7 +120,7 @@ def test_trouble_that_stays_has_a_sentence(url, script, tmp_path):
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_a_commit_and_a_prune_do_without_any_one_answer(url, script, tmp_path, method):
-    """Of each request in turn the answer is lost, also of those that move the pointer."""
+    """The answer of each request is lost in turn, even of the requests that move the pointer."""
     store = Store(Bucket(url, tmp_path))
     put(store, "sft", {"a.txt": "first"})
     for after in range(12):
@@ -238,7 +238,7 @@ def test_only_what_is_needed_is_downloaded_and_only_once(moto_url, tmp_path):
     for _ in range(2):
         assert seen(reader, "dataset")
         assert bucket.downloads() == ["pointers/dataset"]
-    (folder / "a.parquet").write_text("alp")  # of a dead process
+    (folder / "a.parquet").write_text("alp")  # left by a dead process
     assert seen(reader, "dataset")["a.parquet"] == "alpha"
 
 

@@ -217,7 +217,7 @@ def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_another_makes_and_removes_refuses_no_document(store, monkeypatch):
-    """As four reviewers who write at once."""
+    """Another process creates and removes the same folder, as when four reviewers write at once."""
     mkdir = os.mkdir
     others = list[str]()
 
@@ -326,7 +326,7 @@ def test_erasing_leaves_nothing_that_carries_the_name(either, tmp_path):
         write(tmp_path / "store", {".staging/events/d1/.dead/a": "", ".locks/events/d1.lock": ""})
     assert either.erase(OUTPUT)
     assert not either.erase(OUTPUT)
-    carries = re.compile(r"(^|/)d1([./]|$)")  # names of versions are hexadecimal, too
+    carries = re.compile(r"(^|/)d1([./]|$)")  # not the names of versions, which are hexadecimal
     names = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")]
     assert [name for name in names if carries.search(name)] == []
     if isinstance(either.objects, Bucket):

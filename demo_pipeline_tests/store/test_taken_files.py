@@ -1,4 +1,4 @@
-"""Files that an output takes over from another: linked in a folder, never hashed anew."""
+"""Tests that files taken over from another output are linked in a folder and not hashed again."""
 
 import os
 
@@ -15,7 +15,7 @@ FILES = {"a.txt": "alpha", "deep/b.txt": "beta"}
 
 
 def take(store: Store, source: Version) -> Version:
-    """An output with a file of another one and its own."""
+    """Commits an output with a file of its own and a file of the version `source`."""
     folder = store.open_version(source)
     with store.stage("steps/d1") as staging:
         staging.hardlink_sources.append(source.name)
@@ -40,7 +40,7 @@ def test_a_taken_file_is_a_link_that_is_neither_read_nor_synced_again(tmp_path, 
 def test_damage_is_not_laundered_and_named_in_every_output_that_holds_it(either):
     source = put(either, "trees/d1", FILES)
     folder = either.open_version(source)
-    (folder / "a.txt").write_text("alphA")  # here, or in the cache of a bucket
+    (folder / "a.txt").write_text("alphA")  # in the folder, or in the cache of the bucket
     version = take(either, source)
     put(either, "dataset", {}, {"steps/d1": version})
     other = elsewhere(either)

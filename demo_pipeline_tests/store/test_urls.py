@@ -1,4 +1,4 @@
-"""Roots: what is accepted, and that a refused one is never repeated."""
+"""Tests which URLs of stores and uploads are accepted. Errors do not repeat refused URLs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The provenance columns with the content of action.json."""
+"""Tests of the provenance columns that contain the content of action.json."""
 
 import pytest
 

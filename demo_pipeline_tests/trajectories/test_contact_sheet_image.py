@@ -1,4 +1,4 @@
-"""Tiles and their grid: sizes, captions, flags, and screenshots that cannot be read."""
+"""Tests of tiles and their grid: sizes, captions, flags and unreadable screenshots."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_screenshot_that_cannot_be_read_is_a_dark_tile(tile, tmp_path, content
     sheet = contact_sheet([tile, replace(tile, screenshot=path)], 2, 480)
     assert sheet[200, 240].tolist() == [200, 150, 100]
     assert sheet[200, 700].tolist() == list(DARK)
-    assert (sheet[60:, 480:] > 200).all(axis=2).any()  # the note is written in the tile
+    assert (sheet[60:, 480:] > 200).all(axis=2).any()  # the tile shows the note
 
 
 @pytest.mark.parametrize("length", [10, 128, 300])

@@ -1,4 +1,4 @@
-"""Contact sheets have a tile for each step."""
+"""Tests that contact sheets have a tile for each step."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    """Thumbnails of some steps; the tiles of the others are made from their screenshots."""
+    """Writes an image for one step. The tiles of other steps are made from screenshots."""
     folder = tmp_path_factory.mktemp("pictures")
     with open_screenshot_files(folder) as files:
         files.write("001.png", np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))

@@ -1,4 +1,4 @@
-"""Only readable names of elements, without typed text, may become an instruction."""
+"""Tests that only readable element names without typed text are used in instructions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hidden actions: the gaps that they leave, and how prompts and exports treat them."""
+"""Tests of the gaps that hidden actions leave, and of hidden actions in prompts and exports."""
 
 import json
 from itertools import pairwise
@@ -39,7 +39,7 @@ def hidden(*before: int) -> HiddenActions:
 
 
 class TestWhereTheyAre:
-    """Gaps between the steps."""
+    """Tests of the gaps that hidden actions leave between the steps."""
 
     def test_the_longest_stretch_lies_between_two_gaps(self):
         assert hidden(2, 2, 7).longest_stretch(9) == range(2, 7)
@@ -77,7 +77,7 @@ class TestWhereTheyAre:
 
 
 class TestWords:
-    """How a prompt names hidden actions."""
+    """Tests of how a prompt names hidden actions."""
 
     @pytest.mark.parametrize(
         ("kind", "reason", "words"),
@@ -107,7 +107,7 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 
 
 class TestSelection:
-    """Which demonstrations with hidden actions are in a dataset."""
+    """Tests of which demonstrations with hidden actions are in a dataset."""
 
     def test_the_steps_before_the_first_hidden_action_are_used(self, tmp_path, monkeypatch):
         demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
@@ -118,9 +118,8 @@ class TestSelection:
         assert summary.excluded_records["incomplete"] == 3
         assert summary.hidden_actions == {"off_screen": 4}
         out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
-        assert (
-            build_cudag([demo], out, ALL_TRAIN).excluded_records["incomplete"] == 4
-        )  # the last is the end of the trajectory
+        # The fourth record is the end of the trajectory.
+        assert build_cudag([demo], out, ALL_TRAIN).excluded_records["incomplete"] == 4
         assert errors(validate_cudag(out)) == []
         assert len(list(read_records(out / "train.jsonl"))) == 4
         monkeypatch.setattr(DatasetSettings, "max_hidden_share", 0.5)

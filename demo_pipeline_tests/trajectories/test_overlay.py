@@ -1,4 +1,4 @@
-"""Marks and labels on a screenshot: their positions, their kinds, and no typed text."""
+"""Tests of marks and labels on screenshots: positions, kinds, and no typed text."""
 
 from typing import Any
 

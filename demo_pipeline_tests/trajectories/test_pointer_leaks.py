@@ -1,4 +1,4 @@
-"""Leak rates, and the warning if a rate is above its limit."""
+"""Tests of leak rates, and of the warning if a rate is above its limit."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_rates_of_parts_add_up(rows):
 
 
 def table(root: Path, avoidable: int, unavoidable: int) -> Path:
-    """Writes the provenance of four clicks, some with a leak."""
+    """Writes the provenance of four clicks, with the given numbers of leaks."""
     rows = {n: {"leak": True, "reason_code": "backoff"} for n in range(avoidable)}
     for n in range(avoidable, avoidable + unavoidable):
         rows[n] = {"leak": True, "unavoidable": True}

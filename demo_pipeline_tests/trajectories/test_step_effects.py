@@ -1,4 +1,4 @@
-"""The effects of a step: the change of the screen, and the later step that undid it."""
+"""Tests of the effects of a step: the change of the screen, and a later step that undid it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Box = tuple[int, int, int, int]
 
 
 def painted(*boxes: Box, pointer: tuple[float, float] | None = None) -> ShownScreen:
-    """Returns a screen with dark boxes: x, y, width, height in cells of 8 pixels."""
+    """Returns a screen with dark boxes, given as x, y, width and height in cells of 8 pixels."""
     picture = GREY.copy()
     for x, y, width, height in boxes:
         picture[y : y + height, x : x + width] = 40
@@ -39,7 +39,8 @@ def test_the_box_is_that_of_the_largest_changed_part():
     }
 
 
-ARROW, POINTED = (120, 50, 2, 3), (962.0, 402.0)  # an arrow at POINTED covers these cells
+ARROW = (120, 50, 2, 3)  # the cells that the pointer covers at the position POINTED
+POINTED = (962.0, 402.0)
 
 
 def test_noise_is_not_a_change() -> None:
@@ -61,13 +62,13 @@ def test_a_leaving_arrow_is_not_a_change_if_an_earlier_screenshot_shows_the_same
 
 @pytest.mark.parametrize("later", [None, painted(ARROW), painted(pointer=POINTED)])
 def test_a_change_that_the_pointer_may_hide_is_unknown(later: ShownScreen | None) -> None:
-    """A radio button is below the arrow in every screenshot."""
+    """The pointer may cover a radio button in every screenshot."""
     after = painted(ARROW, pointer=POINTED)
     assert change_between(SCREEN, after, None, later)["screen_changed"] is None
 
 
 def test_a_button_that_is_lit_around_the_pointer_is_a_change() -> None:
-    """A date button has 40 pixels, and the arrow only covers its middle."""
+    """A date button is 40 pixels wide, and the pointer covers only its middle."""
     after = painted((117, 47, 8, 6), pointer=POINTED)
     change = change_between(SCREEN, after, None, after)
     assert change["screen_changed"] is True
@@ -79,7 +80,7 @@ def test_without_a_next_screenshot_the_change_is_unknown() -> None:
 
 
 def steps(*parts: tuple[str, dict[str, Any], str]) -> list[Step]:
-    """Returns steps, given by action type, parameters and role of the target."""
+    """Returns a step for each triple of an action type, parameters and a role of the target."""
     step_list = []
     for index, (kind, values, role) in enumerate(parts):
         target = (

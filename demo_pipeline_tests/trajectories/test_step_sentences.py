@@ -1,4 +1,4 @@
-"""The sentence about a step names the action and its target."""
+"""Tests that the sentence about a step names the action and its target."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recorded actions become steps or hidden actions, with positions on the canvas."""
+"""Tests that actions become steps or hidden actions, with positions on the canvas."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The stage `trajectories`: its folders are valid and reproducible, and failures are reported."""
+"""Tests that the stage `trajectories` writes valid, reproducible folders and reports failures."""
 
 import json
 import shutil
@@ -117,12 +117,12 @@ def test_only_a_completed_demonstration_is_a_success(store, tmp_path, meta, word
 
 
 def without_pictures(store: Path, out: Path, keep: int) -> Path:
-    """Returns the screenshots of a video that cannot be decoded after `keep` actions."""
+    """Writes the screenshots of a video that cannot be decoded after `keep` actions."""
     return with_frames(store, out, lambda n: n >= keep)
 
 
 def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
-    """Returns the screenshots except those of some actions."""
+    """Copies the screenshots, except for the actions for which `missing` returns True."""
     source = store / "screenshots" / "first"
     out.mkdir()
     for path in source.iterdir():
@@ -221,7 +221,7 @@ def test_steps_whose_tree_differs_from_the_screenshot_are_listed_in_a_file(
 
 
 def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
-    """Returns the screenshots, with other columns for the first two."""
+    """Copies the screenshots, and changes columns of the first two."""
     shutil.copytree(store / "screenshots" / "first", out)
     rows = read_frames(out)
     for row in rows[:2]:

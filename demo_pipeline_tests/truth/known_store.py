@@ -1,7 +1,7 @@
-"""A recording of six seconds with its truth list, and a store whose labels are all right.
+"""Writes a recording of six seconds, its truth list, and a store in which all labels are correct.
 
-A person clicks OK, waits for a page, types an address and presses Enter. Tests change a label and
-look at which figure notices.
+In the recording, a person clicks OK, waits for a page, types an address and presses Enter. Tests
+change a label and check which figures of the scores change.
 """
 
 import json
@@ -121,7 +121,7 @@ def _steps() -> list[Row]:
 
 @dataclass
 class KnownStore:
-    """The recording's truth and the labels, to be changed before `write`."""
+    """The truth list of the recording, and its labels. Tests change them before `write`."""
 
     truth: Row = field(default_factory=_truth)
     steps: list[Row] = field(default_factory=_steps)
@@ -132,7 +132,7 @@ class KnownStore:
         self.steps.append(_step(len(self.steps), kind, seconds, **row))
 
     def write(self, root: Path) -> tuple[Path, Path, Path]:
-        """The store, the recording's folder and the truth list."""
+        """Writes and returns the store, the folder of the recording, and the truth list."""
         recording = root / "recordings" / DEMONSTRATION
         recording.mkdir(parents=True)
         lines = [json.dumps(line) + "\n" for line in _log_lines()]
@@ -187,7 +187,7 @@ def _target_columns(target: Row | None) -> Row:
 
 
 def _write_video(path: Path) -> None:
-    """A grey screen; the page is there from 3.5 s on."""
+    """Writes a video of a grey screen, which shows a page after 3.5 s."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=FPS)
         stream.width, stream.height = SIZE

@@ -1,4 +1,7 @@
-"""The recorder makes an upload and its truth on a real desktop; left out where it cannot run."""
+"""Tests that the recorder makes an upload and its truth list on a real desktop.
+
+The test is skipped where the packages of the recorder are not installed.
+"""
 
 import json
 import shutil

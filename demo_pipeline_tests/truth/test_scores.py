@@ -1,4 +1,4 @@
-"""Each wrong label is counted by the figure that it belongs to, and by no other."""
+"""Tests that each wrong label changes exactly the figures that measure such labels."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -31,7 +31,7 @@ def score(labels: KnownStore, folder: Path) -> Score:
 
 
 def differences(labels: KnownStore, folder: Path) -> dict[str, int]:
-    """Figure → value, of the figures that are not those of right labels."""
+    """Returns name → value of the figures that differ from those of correct labels."""
     right = asdict(ALL_RIGHT)
     figures = asdict(score(labels, folder).figures)
     return {name: value for name, value in figures.items() if value != right[name]}

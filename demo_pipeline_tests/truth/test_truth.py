@@ -1,4 +1,4 @@
-"""The labels of hand-driven recordings are as right as recorded."""
+"""Tests that the labels of the recordings with truth lists are as good as the stored figures."""
 
 import pytest
 

@@ -68,7 +68,7 @@ TYPED_AND_ERASED = "typed_and_erased"
 STOP_MODIFIERS = 2
 # Keys that may stop a recorder even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
-STILL_PX = 5.0  # screen pixels; within this distance of a click, the pointer counts as resting
+STILL_PX = 5.0  # longest distance in screen pixels between a click and a pointer that rests
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
 _FUNCTION_KEY = re.compile(r"f[0-9]{1,2}")

@@ -56,7 +56,7 @@ _MASKED = re.compile(r"[•●∙*⚫]+")
 # Replaces special spaces with a space, and removes carriage returns, object replacement characters
 # and zero-width spaces.
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
-LONGEST_TEXT = 100_000  # characters; fields with longer texts are left out
+LONGEST_TEXT = 100_000  # maximum number of characters in a field; longer fields are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class ScanFields:
         self.scans = sorted(scans, key=lambda scan: (scan.end_ms, scan.event_index))
 
     def before(self, time_ms: int) -> LoggedScan | None:
-        """Returns the latest scan that had ended by a time (epoch ms), or None if none had."""
+        """Returns the latest scan that ended at a time (epoch ms) or earlier, or None."""
         earlier = [scan for scan in self.scans if scan.end_ms <= time_ms]
         return earlier[-1] if earlier else None
 

@@ -372,9 +372,9 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     return action
 
 
-ARRIVED_PX = 40.0  # screen pixels; a pointer within this distance of the press has arrived
-# If the pointer arrived more than this many milliseconds before the press, it was waiting there.
-# The arrival then does not end the pause before the press.
+ARRIVED_PX = 40.0  # longest distance in screen pixels between a press and an arrived pointer
+# Longest time in milliseconds between the arrival and the press. A pointer that arrived earlier was
+# waiting, so its arrival does not end the pause before the press.
 ARRIVED_MS = 1000
 
 
@@ -459,7 +459,7 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     return moves[start].time
 
 
-STRAY_SHIFT_MS = 1000  # a tap of Shift within this time of a typed character is ignored
+STRAY_SHIFT_MS = 1000  # longest time between a typed character and an ignored tap of Shift
 
 
 @dataclass

@@ -21,9 +21,9 @@ from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
-# A modifier without a release modifies only the next press, and only within this time.
+# Longest time for which a modifier without a release has an effect. It modifies only one press.
 STUCK_MS = 1000
-TAP_MAX_MS = 1000  # a modifier that was held alone for longer than this does not count as a tap
+TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
 ALTGR_WINDOW_MS = 5  # longest time between LeftCtrl and RightAlt, which Windows logs for AltGr
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})

@@ -9,7 +9,7 @@ keyboard.py and grouping.py handle missing releases, because they know the effec
 Some recorders clamp every position to the main display. While the pointer is on another display,
 the logged positions run along the border of the main display. The same happens when a person pushes
 the pointer against the border of a single screen. `after_border_runs` finds the presses after such
-motion. Later, observation/ uses the video to decide whether they were on another display.
+motion. Later, observation/ uses the video to decide whether these presses were on another display.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from demo_pipeline.settings import ActionSettings
 # factor. Equal events that follow each other closely form a group. The factor is n if the sizes of
 # at least 80 % of all groups are multiples of n.
 MIN_FACTOR_SHARE = 0.8
-MIN_GROUPS = 3  # if a kind of event has fewer groups than this, the other kinds decide its factor
+MIN_GROUPS = 3  # minimum number of groups; with fewer, other kinds of events decide the factor
 # If the factor is above 1, a copy comes at most three times `window_ms` after its event.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
@@ -392,9 +392,10 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 # Platforms on which recorders log some releases of modifiers as presses, because these recorders
 # derive the events of modifiers from flags.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
-# Two presses of a key within this time come from auto-repeat. People press keys more slowly.
+# Longest time between two presses of a key in auto-repeat. People press keys more slowly.
 _REPEAT_MS = 150
-# If a modifier seems to be held for longer than this, its release is missing in the log.
+# Longest time for which a modifier is held. If a modifier seems to be held for longer, its release
+# is missing in the log.
 _LONGEST_HOLD_MS = 10_000
 
 

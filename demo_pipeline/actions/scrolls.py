@@ -31,14 +31,14 @@ UNITS_PER_NOTCH = 120  # delta of a whole notch, called WHEEL_DELTA on Windows
 # Deltas of a single step of the wheel. The first value is a whole notch, and the other values are
 # the finer steps of some wheels. All values divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
-FEW_NOTCHES = 10  # deltas that count notches stay below this, even if the wheel spins freely
+FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel spins freely
 # If a scroll has a larger sum of deltas, the deltas count 120ths of a notch. Few scrolls have more
 # than 30 notches. Most touchpad scrolls have a larger sum in 120ths of a notch.
 MANY_NOTCHES = 30
-# If a recording has fewer scrolls than this, the unit of the wheel is uncertain.
+# Minimum number of scrolls of a recording. With fewer scrolls, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
-_DECIMALS = 6  # notches are rounded to this many decimals, because sums of fractions are not exact
+_DECIMALS = 6  # number of decimals of notches; sums of fractions are not exact without rounding
 # Minimum share of scrolls that must agree on the sign of the wheel. Also the minimum share of the
 # frames with motion that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
@@ -132,7 +132,7 @@ class WheelVote:
         agreeing: number of votes for the more frequent sign.
         sideways: action index → direction, for scrolls whose content moved horizontally.
         unclear: action index → direction and unit, for scrolls whose unit is unclear in the log. A
-            scroll is left out if it alone contradicts the sign that is usual for its unit.
+            scroll is left out if it is the only one that contradicts the usual sign of its unit.
     """
 
     positive: Vertical | None = None

@@ -142,9 +142,9 @@ def _not_json(message: str) -> Iterator[str]:
 
 
 def set_dagster_home() -> Path:
-    """Sets DAGSTER_HOME to the project's Dagster home, unless it is already set, and returns it.
+    """Sets DAGSTER_HOME to the project's Dagster home, unless the variable is already set.
 
-    Ends the command if the folder does not exist.
+    Returns the folder. Ends the command if the folder does not exist.
     """
     home = dagster_home()
     if not is_project() and not os.environ.get("DAGSTER_HOME"):

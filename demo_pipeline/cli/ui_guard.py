@@ -25,7 +25,7 @@ _TOKEN = "UI_GUARD_TOKEN"  # noqa: S105  # the name of a variable
 _HEAD_BYTES = 64 * 2**10  # maximum size of the head of a request; browsers send 1 to 4 kB
 _CHUNK = 2**16  # number of bytes copied at once
 _ONCE = frozenset({"host", "origin", "sec-fetch-site"})  # headers that must not be repeated
-_GRAPHQL = "/graphql"  # never the target of a redirect, because it executes GET requests
+_GRAPHQL = "/graphql"  # never the target of a redirect, because GraphQL executes GET requests
 _NO_TOKEN = "open the address that `demo-pipeline ui` printed"  # noqa: S105 - a sentence
 _STARTING = "Dagster is starting; this page loads by itself in a moment"
 _REASONS = {307: "Temporary Redirect", 400: "Bad Request", 403: "Forbidden", 503: "Starting"}
@@ -166,7 +166,7 @@ class UiGuard:
 
 
 def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
-    """Returns the head of a request with `Connection: close`, unless it opens a websocket.
+    """Adds `Connection: close` to the head of a request, unless the request opens a websocket.
 
     The webserver then closes the connection after its answer. The browser has to open a new
     connection for its next request, so the guard decides about every request.

@@ -33,7 +33,7 @@ _Results = Iterator[dg.AssetObservation | dg.AssetCheckResult | dg.MaterializeRe
 def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
     """Returns the asset of a stage."""
     with warnings.catch_warnings():
-        # Partitioned checks are a preview feature of Dagster. Tests notice if they change.
+        # Partitioned checks are a preview feature of Dagster. Tests notice if this feature changes.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         checks = reporting.check_specs(stage.name, stage.checks, DEMONSTRATIONS)
     parents = list(stage.inputs)

@@ -33,11 +33,11 @@ _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterR
 
 
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """Deletes old finished runs with their events; returns their ids.
+    """Deletes old finished runs with their events, and returns the ids of these runs.
 
     Runs with the newest materialization or observation of an asset or partition are kept, because
     without them the UI shows the asset as never materialized. The newest run of each demonstration
-    is also kept, because it tells whether the demonstration succeeded.
+    is also kept, because it shows whether the demonstration succeeded.
 
     Args:
         instance: the instance that records the runs.
@@ -87,7 +87,7 @@ def _runs_behind_partitions(
     events = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=partitions)
     missing = set(partitions)
     cursor = None
-    while missing:  # events come newest first; the first of a partition is its newest
+    while missing:  # newest event first; the first event of a partition is its newest
         page = instance.fetch_materializations(events, limit=_PAGE, cursor=cursor)
         for record in page.records:
             if record.partition_key in missing:
@@ -111,9 +111,9 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
     """Removes a partition, and its runs with their events and logs; returns the number of runs.
 
-    Dagster cannot remove single events. Therefore events of the partition in other runs stay; they
-    contain ids and counts. SQLite keeps the bytes of deleted rows in its file until other rows
-    replace them.
+    Dagster cannot remove single events. Therefore events of the partition in other runs stay. These
+    events contain ids and counts. SQLite keeps the bytes of deleted rows in its file until other
+    rows replace them.
     """
     home = Path(instance.root_directory)
     tags = {PARTITION_TAG: demonstration}

@@ -33,7 +33,7 @@ def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
 
 
 def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
-    """Registers ids as partitions; returns those that were not registered yet, in order."""
+    """Registers ids as partitions, and returns the ids that were not registered before."""
     new_ids = unregistered(instance, ids)
     if not new_ids:
         return []

@@ -274,7 +274,8 @@ class _HasParameters(Protocol):
 def points(action: _HasParameters) -> list[tuple[int, int]]:
     """Returns the points of an action, (x, y) in canvas pixels.
 
-    A drag has two points. Actions without a position have none, all others have one.
+    A drag has two points, and an action without a position has no point. All other actions have
+    one point.
     """
     parameters = action.parameters
     if isinstance(parameters, DragParameters):

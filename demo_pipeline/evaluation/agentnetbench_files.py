@@ -225,7 +225,7 @@ def build_agentnetbench(
 def put_tasks(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, put: Put
 ) -> tuple[ExportSummary, list[dict[str, str]]]:
-    """Calls `put` for every file except the table; returns the summary and the table's rows."""
+    """Passes every file except the table to `put`. Returns the summary and the table's rows."""
     task: dict[str, Any] = {}  # the file of the trajectory whose steps are being added
     rows: list[dict[str, str]] = []
 

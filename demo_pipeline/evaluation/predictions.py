@@ -77,7 +77,7 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step; must not be called twice for the same step.
+        """Returns the answer of a step. Call this method only once for each step.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.

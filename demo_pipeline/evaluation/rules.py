@@ -78,7 +78,7 @@ def edit_distance(left: str, right: str) -> int:
 
 
 # Constants of AgentNetBench's script. Distances are shares of the screen.
-_NEAR = 0.01 * 2**0.5  # points within this distance of the true point get the full score
+_NEAR = 0.01 * 2**0.5  # longest distance from the true point that gets the full score
 _DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
 _SIMILAR = 0.8  # texts with at least this similarity (0 to 1) get the full score
 # Kind of our action (see `action_kind`) → name in the script.
@@ -129,7 +129,10 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """Converts the person's action to AgentNetBench's actions; the first has the target's box."""
+    """Converts the person's action to AgentNetBench's actions.
+
+    The first of these actions has the target's box.
+    """
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
         return actions

@@ -416,7 +416,7 @@ def _action(
 def _with_repeated_keys_merged(
     actions: Iterable[AnsweredAction | ForeignAction],
 ) -> Iterator[AnsweredAction | ForeignAction]:
-    """Yields the actions; consecutive presses of the same keys become one action."""
+    """Yields the actions, with consecutive presses of the same keys merged into one action."""
     for keys, run in groupby(actions, _keys):
         equal_actions = list(run)
         if keys and len(equal_actions) > 1:

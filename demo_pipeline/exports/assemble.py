@@ -264,7 +264,7 @@ def build_form(
         trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
         settings: determine the included trajectories, the splits, and the content of rows.
-        facts: receives the facts about the rows that the card needs; None if there is no card.
+        facts: collects the facts about rows for the card. None if there is no card.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)
@@ -320,7 +320,7 @@ class _DatasetWriter(DatasetFiles):
         return stack.enter_context(writer).append_row
 
     def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:
-        """Adds the facts about a row that the card needs."""
+        """Collects facts about a row for the card."""
         self.facts.longest_chat = max(self.facts.longest_chat, row.tokens)
         step, kind = self.form.kind_of(row)
         row_facts = (candidate.source.id, step, candidate.application, kind, split.value)

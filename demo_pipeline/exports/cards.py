@@ -174,7 +174,7 @@ def describe_form(
     Args:
         form: the form of the dataset.
         out: the folder of the dataset.
-        settings: the settings with which the dataset was built; they also name the license.
+        settings: the settings with which the dataset was built, including the name of its license.
         rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
         summary: the summary of the build.
         privacy: see `CommittedTrajectories.privacy`.
@@ -220,7 +220,7 @@ def card_text(
     Args:
         form: the record format of the export, or None for the card of the trajectory dataset.
         stats: the numbers of the dataset.
-        settings: the settings with which the dataset was built; they also name the license.
+        settings: the settings with which the dataset was built, including the name of its license.
         left_out: the numbers of things that were left out.
         loaded: the files that `load_dataset` may load, and the dataset's folder.
         privacy: see `CommittedTrajectories.privacy`.
@@ -330,7 +330,7 @@ def describe_index(
 
     Args:
         out: the folder of the dataset.
-        settings: the settings with which the dataset was built; they also name the license.
+        settings: the settings with which the dataset was built, including the name of its license.
         privacy: see `CommittedTrajectories.privacy`.
         damaged: number of trajectories that were left out because one of their files is damaged.
     """

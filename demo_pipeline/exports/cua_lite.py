@@ -146,7 +146,7 @@ class _LiteRow(StrictDocument):
 
 
 def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | list[str]:
-    """Parses the JSON text of a column as a model; returns messages if it is invalid.
+    """Parses the JSON text of a column as a model. Returns error messages if the text is invalid.
 
     Args:
         model: the model.

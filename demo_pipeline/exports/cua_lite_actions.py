@@ -53,7 +53,7 @@ BBOX = "bbox"
 
 
 def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
-    """Parses a JSON value as a model; if it is invalid, returns messages that do not quote it."""
+    """Parses a JSON value as a model. Returns error messages that do not quote an invalid value."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

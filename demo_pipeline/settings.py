@@ -171,7 +171,7 @@ def _existing_export(name: str) -> str:
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
-_ROUNDING = 1e-9  # tolerance for rounding: the sum of two ratios may exceed 1 by this
+_ROUNDING = 1e-9  # largest rounding error by which the sum of two ratios may exceed 1
 # Pattern of a part of a directory's name. It forbids `--`, because `--` separates the parts.
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 
@@ -204,9 +204,11 @@ class DatasetSettings(Section):
         "include_unproven_clock": False,
     }
 
-    # A step is left out if a larger share of the actions before it has no screenshot.
+    # Largest share of hidden actions (actions without a screenshot) among all actions before a
+    # step. A step with a larger share is left out.
     max_hidden_share: ClassVar[float] = 0.3
-    # A trajectory with hidden actions is left out if it has fewer steps than this.
+    # Minimum number of successive steps without a hidden action in between. A trajectory with
+    # hidden actions and fewer such steps is left out of exports of whole trajectories.
     min_steps: ClassVar[int] = 3
     # Number of previous actions that a prompt describes; older actions are only counted. A prompt
     # with a screenshot of 2,700 tokens then fits into the 8,192 tokens that the guides recommend.
@@ -421,15 +423,15 @@ class ActionSettings(Section):
     # Largest distance between press and release of a click, in screen pixels at scale 1. A longer
     # movement is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # A longer time without input is a pause, even if the pointer moves a little. Reading a screen
-    # takes longer than this; continuing to type or click does not.
+    # Minimum duration of a pause: a time without input, except for small movements of the pointer.
+    # People take longer to read a screen, and less time to continue typing or clicking.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
-    # A longer gap between presses of a navigation key starts a new action. Repeated tapping is
-    # faster, and a person needs about this time to look at the result and to decide.
+    # Minimum time between two presses of a navigation key that are separate actions. Repeated
+    # tapping is faster, and a person needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
     # Longest time between an event and its copy, if a recorder's hooks log an event twice.
@@ -484,9 +486,10 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # The check `leak_rate` warns if a larger share of the pointing actions has a leak: the
-    # screenshot shows the pointer at the target. The first limit is for leaks that an earlier frame
-    # would avoid, the second for all leaks. The sample recordings have 0 and 0.07.
+    # Largest shares of leaks among the pointing actions. The check `leak_rate` warns of larger
+    # shares. A leak is a screenshot that already shows the pointer at the target. The first limit is
+    # for leaks that an earlier frame would avoid, the second for all leaks. In the sample
+    # recordings, the shares are 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 

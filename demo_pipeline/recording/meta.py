@@ -63,7 +63,7 @@ def _possible_time(value: datetime) -> datetime:
 
 
 class _Tolerant(Document):
-    """Base of the models of meta.json. Accepts null for a missing key, and numbers for strings."""
+    """Base of the models of meta.json. Treats null as a missing key, and numbers as strings."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -158,8 +158,9 @@ class Meta(_Tolerant):
     def usual_layout(self) -> str | None:
         """The person's likely keyboard layout, as a value that `layout_of_locale` can return.
 
-        On Windows, the field `keyboard_layout` decides if the recorder wrote it. Otherwise `locale`
-        decides. On macOS, `keyboard_layout` is ignored because recorders always write US.
+        On Windows, the layout comes from the field `keyboard_layout` if the recorder wrote this
+        field, otherwise from `locale`. On macOS, `keyboard_layout` is ignored because recorders
+        always write US.
         """
         layout_name = (self.model_extra or {}).get("keyboard_layout")
         if self.platform == "windows" and layout_name and isinstance(layout_name, str):

@@ -19,8 +19,8 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-# Frame intervals count as equal if they differ by at most this many PTS units, because PTS are
-# rounded to integers.
+# Largest difference, in PTS units, between frame intervals that count as equal. PTS are rounded to
+# integers.
 _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen

@@ -38,7 +38,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory, loa
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH = 800  # pixels; people can still read the text of a screenshot at this width
-_QUALITY = 70  # JPEG quality of screenshots, 0 to 100; a file has 40 kB on average
+_QUALITY = 70  # JPEG quality of screenshots, 0 to 100; a screenshot takes 40 kB on average
 _MAX_BARS = 12  # maximum number of bars in a plot, besides the bar that sums up the rest
 
 

@@ -314,7 +314,7 @@ class ReviewData:
         return boxes
 
     def _table(self, output: str, file: str) -> list[Json]:
-        """Reads the rows of a table in an output, or returns an empty list without the output."""
+        """Returns the rows of a table in an output; empty if the output is missing."""
         try:
             folder = self._store.open(output)[0]
             return read_rows(folder / file)

@@ -562,8 +562,8 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
             True.
         sources: the id of the demonstration, and the names of stages whose datasets contain it. A
             dataset that was built from one of these sources contains the demonstration.
-        demonstration: the id of the demonstration. A dataset that links to its files contains it,
-            too.
+        demonstration: the id of the demonstration. A dataset with links to the demonstration's
+            outputs contains the demonstration, too.
     """
     if version is None:
         return True

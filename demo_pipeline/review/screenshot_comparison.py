@@ -13,15 +13,14 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-# A cell counts as changed if its mean brightness (0 to 255) differs by more than this. The noise of
+# Largest difference in mean brightness (0 to 255) between cells that count as equal. The noise of
 # x264 is smaller.
 CHANGED = 8
 # Bounding box of a mouse pointer (arrow or hand): left, top, right and bottom, in pixels from the
 # pointed position.
 POINTER = (-10, -6, 24, 34)
-# Two images show different screens if more than this share of their cells differ.
-TORN_OTHER = 0.3
-TORN_SAME = 0.03  # two images show the same screen if at most this share of cells differ
+TORN_OTHER = 0.3  # if a larger share of cells differs, two images show different screens
+TORN_SAME = 0.03  # largest share of differing cells between two images of the same screen
 # Minimum rows of cells in each part of a torn screenshot. A smaller part may be a toolbar or a
 # status bar of the same screen.
 TORN_ROWS = 8

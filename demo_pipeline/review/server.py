@@ -29,8 +29,8 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-# Maximum size of a request with a decision, bytes. The longest text that a decision may have takes
-# at most about a tenth of this.
+# Maximum size of a request with a decision, bytes. The longest text of a decision takes about a
+# tenth of the limit.
 _LARGEST_DECISION = 2**20
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # last part of an address → file
 _POLICY = {

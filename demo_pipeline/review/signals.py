@@ -38,45 +38,46 @@ class Signal:
     definition: str
 
 
-# `hesitation` means more than this many seconds without input. Reading takes less time, as in
-# `waits.READING_S`.
+# Longest time between two actions that does not count as `hesitation`, in seconds. Reading takes
+# less time; see `waits.READING_S`.
 IDLE_S = 10.0
-# `wandering` means that the distance, divided by the length of the pointer's path, is below this.
-# Direct movements of people have 0.8 to 1.
+# Smallest ratio of direct distance to path length that does not count as `wandering`. Direct
+# pointer movements of people have ratios of 0.8 to 1.
 STRAIGHT = 0.4
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
-# `corrections` means more than this many deletions per hundred typed characters.
+# Largest number of deletions per 100 typed characters that does not count as `corrections`.
 CORRECTED_SHARE = 20.0
 MOST_CORRECTIONS = 3  # fewer deletions never count as `corrections`
-# `pace` means that the characters typed per second are outside this range. The fastest typists in
-# the world reach 18.
+# Range of normal typing, in typed and deleted characters per second. Other speeds count as `pace`.
+# The fastest typists in the world reach 18.
 PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
-ALONE_S = 3.0  # a screen responds to an action within this many seconds
-# `short_wait` means a wait of less than this many seconds. Pauses of at least 2 s
+ALONE_S = 3.0  # longest time from an action to the screen's response, seconds
+# Shortest wait that does not count as `short_wait`, in seconds. Pauses of at least 2 s
 # (`ActionSettings.pause_ms`) become waits.
 NEAR_PAUSE_S = 2.5
-# `frozen` means at least this many successive pointing steps with the same screenshot, although the
-# pointer moves by more than `FROZEN_MOVE_PX` screenshot pixels from step to step.
+# Minimum number of successive pointing steps for the signal `frozen`. All have the same screenshot,
+# although the pointer moves by more than `FROZEN_MOVE_PX` screenshot pixels from step to step.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
-# `unused_time` means that more than this share of the video, and more than this many seconds, lie
-# before the first and after the last action.
+# Limits of the time before the first and after the last action: as a share of the video, and in
+# seconds. If the time exceeds both limits, the signal is `unused_time`.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# `duration` means that the durations in meta.json and of the video differ by more than this many
-# seconds, and by more than this share of the video. Recorders round to seconds.
+# Limits of the difference between the durations in meta.json and of the video: in seconds, and as a
+# share of the video. If the difference exceeds both limits, the signal is `duration`. Recorders
+# round to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
-# `clock` means, for example, that the video confirms less than this share of the pointer's moves.
-# Correct clocks of real recordings have 0.34 to 0.91.
+# Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. For
+# correct clocks of real recordings, the share is 0.34 to 0.91.
 CLOCK_SCORE = 1 / 3
-# `clock` also means that the clock is uncertain by more than this many milliseconds. A screen
-# responds to a click within this time.
+# Largest uncertainty of the clock that does not cause the signal `clock`, in milliseconds. A screen
+# responds to a click within half a second.
 CLOCK_MS = 500.0
-FLAGGED = 1.0  # score of doubt from which demonstrations are flagged for reviewers
+FLAGGED = 1.0  # minimum score of doubt of the demonstrations that are flagged for reviewers
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score
 
 STEP_SIGNALS = (
@@ -355,7 +356,7 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
 
 
 def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
-    """Yields those of the signals `short_wait`, `discontinuity` and `hesitation` that a step has.
+    """Yields `short_wait`, `discontinuity` and `hesitation` if a step has these signals.
 
     Args:
         facts: the facts about the demonstration.
@@ -392,7 +393,7 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
     y = step.action.y
     if start_ms is None or x is None or y is None:
         return
-    # The path starts at the event before the first move, which shows where the pointer rested.
+    # The path starts one event before the first move. This event shows where the pointer rested.
     first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)
     moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
     path = list[tuple[float, float]]()
@@ -430,7 +431,7 @@ def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[s
 
 
 def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
-    """Yields the signals that need only the step's own provenance, target and screenshot."""
+    """Yields the signals that follow from the step's own provenance, target and screenshot."""
     row = step.row
     stale = row["freshness"] in {"stale", "changed"} or row["tree_agreement"] == "differs"
     is_recorder_window = False

@@ -260,10 +260,10 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 
 
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
-    """Links every trajectory into the index, unless a reviewer changed the trajectory's result.
+    """Links every trajectory into the index, unless a reviewer decided whether the task was done.
 
-    The files of a trajectory with a changed result are copied or hard-linked by the build, because
-    the file with the result differs.
+    For a trajectory with such a decision, the index needs another result.json. Therefore, the build
+    copies or hard-links the trajectory's files one by one.
     """
     judged_ids = {
         trajectory.id

@@ -109,7 +109,7 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """Returns damage that still exists in demonstrations that datasets left out as damaged.
+    """Returns the damage that still exists in outputs of demonstrations that datasets left out.
 
     Args:
         graph: the graph of outputs.
@@ -423,7 +423,7 @@ class ImportedTrajectory(DemonstrationOutput):
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
-        """Returns a plan with the recipe of the published version, which is therefore current."""
+        """Returns a plan with the recipe of the published version, so the version stays current."""
         version = self.graph.required_version(self.name)
         return BuildPlan(recipe=version.manifest.recipe, open_inputs=self._refuse_to_build)
 

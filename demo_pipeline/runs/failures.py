@@ -179,7 +179,7 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
 
     Args:
         log: the logger that gets the warning.
-        work: the subject of the warning, which names the work in the block.
+        work: a name for the work in the block; the warning is `<work> failed: …`.
     """
     try:
         yield

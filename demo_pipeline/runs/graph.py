@@ -216,9 +216,9 @@ class Graph:
 
     Attributes:
         workspace: the store, the uploads and the settings.
-        trusts_times: whether an upload counts as unchanged without being read if its files last
-            changed before it was built. The sensor uses this option, because it asks about
-            thousands of uploads.
+        trusts_times: whether files of an upload count as unchanged if their change times precede
+            the last build. Otherwise, the files are hashed. The sensor uses this option, because it
+            asks about thousands of uploads.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:

@@ -57,7 +57,7 @@ from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MAX_PROBLEMS = 3  # problems listed for a rejected import; the others are only counted
+_MAX_PROBLEMS = 3  # at most three problems of a rejected import are listed; others are counted
 
 
 @dataclass(frozen=True, kw_only=True)

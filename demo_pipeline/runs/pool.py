@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar
 from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
-# A task is given up when this number of workers have died on it. A single death may have a
+# Number of workers that may die on a task before the task is given up. A single death may have a
 # cause outside the task, such as the system or a person.
 _MAX_DEATHS = 3
 _LEAVE_SECONDS = 10.0  # longest wait until the forker has killed all workers
@@ -178,7 +178,7 @@ def _fork_workers(
     while True:
         message, handles, *_ = socket.recv_fds(from_pool, 1, 1)
         if message == _START:
-            with Connection(handles[0]) as connection:  # only the worker keeps it open
+            with Connection(handles[0]) as connection:  # closed here, but open in the worker
                 arguments_of_worker = (from_pool, connection, begin_function, arguments)
                 workers.append(_FORK.Process(target=_work, args=arguments_of_worker))
                 workers[-1].start()

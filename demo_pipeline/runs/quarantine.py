@@ -117,8 +117,8 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    A damaged record also quarantines the demonstration. Instead of its content, a new record is
-    returned whose problem says that the record is damaged.
+    A damaged record also quarantines the demonstration. The result is then a new record whose
+    problem says that the stored record is damaged.
 
     Raises:
         StorageError: the id is not valid; see `is_safe_id`.
@@ -149,7 +149,7 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    A record that cannot be read is replaced by a record whose problem says so.
+    If a record cannot be read, the result contains a new record whose problem names the reason.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):

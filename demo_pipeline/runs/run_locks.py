@@ -15,8 +15,8 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-# A lock file is created as a draft, and locked and renamed at once. An unlocked draft that is older
-# than this was left by a killed process.
+# Age in seconds from which an unlocked draft counts as left by a killed process. A lock file is
+# created as a draft, and locked and renamed at once.
 _DRAFT_SECONDS = 60.0
 _held_here: set[str] = set()  # ids of the runs whose files this process has locked
 

@@ -5,7 +5,8 @@ pruning and error messages are derived from the lists.
 
 Each training export, for example `sft`, is declared as a `Form` in a module of its own. To save
 time, these modules are imported late: `training_export` imports the module of the export that it
-returns, and `built_stages` imports those of the enabled exports. The other lists import all.
+returns, and `built_stages` imports the modules of the enabled exports. Other functions that list
+dataset stages import the modules of all exports.
 """
 
 from collections.abc import Mapping

@@ -206,7 +206,7 @@ def recognise(path: Path) -> str | None:
 
     Each format has a list of file names. A folder gets the format for which the largest share of
     these names exists in the folder. For a JSON Lines file, the keys of the first line decide. For
-    any other file, the suffix decides. A file that is only a part of a larger format gets no
+    any other file, the suffix decides. A file that belongs to a format with several files gets no
     format, because its folder must be validated as a whole.
     """
     if path.is_file():

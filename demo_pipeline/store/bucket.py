@@ -524,7 +524,7 @@ class Bucket:
         return bool(keys)
 
     def keeps_old(self) -> bool:
-        """Returns whether the bucket keeps deleted objects, because it has or had versioning."""
+        """Returns whether the bucket keeps deleted objects. It does if versioning is or was on."""
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")
         return False
@@ -536,10 +536,10 @@ class Bucket:
         return parsedate_to_datetime(date).timestamp()
 
     def abort_uploads(self, before: float) -> None:
-        """Aborts unfinished multipart uploads of versions, which dead processes have left.
+        """Aborts the multipart uploads of versions that dead processes have left unfinished.
 
         Args:
-            before: only uploads that began before this time are aborted, in epoch seconds.
+            before: epoch seconds. Only uploads that began earlier are aborted.
         """
         answer = {}
         with suppress(S3CallError):  # some servers cannot list multipart uploads

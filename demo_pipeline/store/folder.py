@@ -75,9 +75,9 @@ class Folder:
 
     Attributes:
         url: the path of the root.
-        pointers: the prefix of the keys of pointers. The name of the output follows the prefix.
-        tops: the prefixes of the keys of versions and of drafts. Here, too, the name of the output
-            follows the prefix.
+        pointers: the start of each pointer's key; the name of the output follows.
+        tops: two texts. Keys of versions start with the first, keys of drafts with the second. The
+            name of the output follows.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")

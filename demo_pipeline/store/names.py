@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Windows and SMB shares drop a dot at the end. The store appends the other two endings to ids.
+# Endings that ids must not have. Windows and SMB shares drop a dot at the end. The store itself
+# appends the other two endings to ids.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
@@ -71,7 +72,7 @@ def bucket_of(url: str) -> tuple[str, str]:
     The prefix is empty or ends in `/`. It is not decoded: `%20` stays `%20`.
 
     Raises:
-        StorageError: the URL contains credentials, a query or a fragment, or no bucket.
+        StorageError: the URL contains credentials, a query or a fragment, or names no bucket.
     """
     _refuse_query(url, "s3://")
     name, _, prefix = url.strip()[len(_S3) :].partition("/")

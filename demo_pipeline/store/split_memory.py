@@ -94,7 +94,7 @@ def read_split_memory(store: Store) -> SplitMemory:
 
 
 def keep_split_memory(store: Store, memory: SplitMemory) -> None:
-    """Writes the document if `memory` was computed and differs from the stored content."""
+    """Writes the document, unless `memory` is empty or the stored document is the same."""
     if memory.made_of and read_split_memory(store) != memory:
         store.put_document(SPLIT_MEMORY, sealed(msgspec.to_builtins(memory)))
 

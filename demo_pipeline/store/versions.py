@@ -357,8 +357,8 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 class _SharedFiles:
     """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    A staged directory may have thousands of source versions. Their files are therefore examined
-    only until an inode is found.
+    A staged directory may have thousands of source versions. The search for an inode therefore ends
+    at the first match, and the next search continues there.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:

@@ -177,7 +177,7 @@ TILE_WIDTH = 480
 QUALITY = 80  # JPEG quality of the sheets, 0 to 100
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
-# An area in which the brightness (0 to 255) varies less than this contains no title.
+# Minimum range of brightness (0 to 255) in an area that contains a title.
 _CONTRAST = 16
 
 

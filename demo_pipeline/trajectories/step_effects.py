@@ -16,13 +16,14 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-# A cell of the screenshot has changed if its brightness (0 to 255) differs by more than this. The
-# noise of x264 at the recorders' quality is lower.
+# Largest difference in brightness (0 to 255) between cells that count as equal. The noise of x264
+# at the recorders' quality is lower.
 CHANGED_GREY = 8
 # Box that an arrow or a hand pointer covers: left, top, right and bottom, in pixels from the
 # pointer's hot spot.
 _POINTER = (-10, -6, 24, 34)
-# Changed areas with at most this number of cells between them, such as lines of text, are joined.
+# Number of cells by which changed areas are widened. Areas that then touch, such as lines of text,
+# are joined.
 PART_GAP = 3
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})

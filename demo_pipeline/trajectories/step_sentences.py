@@ -51,8 +51,8 @@ _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
 # Matches a long word of letters and digits, which may be a secret.
 _SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-# A text with fewer characters is compared only with whole names, because many names contain such a
-# short text by chance.
+# Minimum length of a text that is searched for inside other texts. Shorter texts occur in many
+# names by chance.
 _SHORTEST_PART = 3
 
 

@@ -272,7 +272,7 @@ class _StepsBuilder:
     def _add_step(
         self, recorded: Action, action: Action, frame: _Row, tree: _Row, canvas: Canvas
     ) -> None:
-        """Adds a step for `action`; `recorded` is the same action as logged, uncorrected."""
+        """Adds a step for `action`; `recorded` is the same action before corrections."""
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, self._evidence.wheel)
         written = _step_action(len(self.steps), action, tree, canvas, self._waits)
         hovered = _hovered_places(self._hovers.get(action.action_index), canvas)

@@ -65,7 +65,7 @@ PROVENANCE_FILE = "provenance.parquet"
 # provenance.parquet.
 DIFFERING_TREES_FILE = "differing_trees.json"
 MODEL_VERSION = "1"
-_LATEST_MS = 2**63  # times in a column of type int64 are below this
+_LATEST_MS = 2**63  # first time that does not fit into a column of type int64
 COMPLETED = "completed"
 DONE = "done"
 _TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")

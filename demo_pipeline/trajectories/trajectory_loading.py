@@ -90,8 +90,7 @@ def load(
         rows: the rows of its provenance. If None, they are read from `source.provenance`.
 
     Returns:
-        The trajectory, with the id that it has in the store, and its rows of provenance by the
-        index of their step.
+        The trajectory with its id from the store, and step index → row of provenance.
 
     Raises:
         DemonstrationError: the trajectory cannot be read, or a step has no provenance.

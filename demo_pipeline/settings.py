@@ -487,8 +487,8 @@ class TrajectorySettings(Section):
         "keep_doubtful_text": False,
     }
     # Largest shares of leaks among the pointing actions. The check `leak_rate` warns of larger
-    # shares. A leak is a screenshot that already shows the pointer at the target. The first limit is
-    # for leaks that an earlier frame would avoid, the second for all leaks. In the sample
+    # shares. A leak is a screenshot that already shows the pointer at the target. The first limit
+    # is for leaks that an earlier frame would avoid, the second for all leaks. In the sample
     # recordings, the shares are 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25

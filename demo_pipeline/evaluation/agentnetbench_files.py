@@ -53,15 +53,18 @@ _README = """---
 
 # AgentNetBench files of the test split
 
-`tasks/` and `images/` are what `--data` and `--image_dir` of OpenCUA's
-`evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box
-where it is known, and has no alternative: a demonstration shows one way. Drags and scrolls begin
-with a move. The words in `inner_monologue` are made by a template. The script has no rule for waits
-and the middle button, and it reads the triple click of an answer as `triple_click`, which is not
-the `tripleClick` that it has a rule for: all of them have 0 whatever is answered. It reads no
-`hscroll` of an answer: a sideways scroll has at most the half for its move.
+OpenCUA's script `evaluation/agentnetbench/run.py` reads `tasks/` (option `--data`) and `images/`
+(option `--image_dir`). A step is an action of a person, with the box of its target if the target is
+known. There are no alternative actions, because a demonstration shows only one way to do a task.
+Drags and scrolls begin with a move. The texts in `inner_monologue` come from a template.
 
-`test.parquet` has the same tasks for `datasets`, as the split `test`: `steps` is JSON text.
+Some steps score 0 for every answer. The script has no rule for waits and for clicks with the middle
+button. It reads an answered triple click as `triple_click`, but has a rule only for `tripleClick`.
+The script does not read `hscroll` in answers. Therefore, a sideways scroll scores at most half,
+for its move.
+
+`test.parquet` has the same tasks for the library `datasets`, as the split `test`. `steps` is JSON
+text.
 """
 _CONFIG = """configs:
 - config_name: default
@@ -327,7 +330,7 @@ _STAGE: Stage[DatasetInputs] = Stage(
     "score a model on it. Each trajectory is a file with the true actions and "
     "the boxes of their targets.",
     kinds=frozenset({"json"}),
-    code_version="23",
+    code_version="24",
     section=lambda settings: settings.datasets,
     build=_run,
     checks=(

@@ -230,7 +230,7 @@ FORM = Form(
     description="Whole trajectories as JSON Lines of AgentNet, with each action as pyautogui "
     "code. There is a file in AgentNet's full format, and another in the format "
     "of OpenCUA's thought generator.",
-    code_version="16",
+    code_version="17",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM),
     unit="steps",

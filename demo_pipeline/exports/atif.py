@@ -395,7 +395,7 @@ FORM = Form(
     folder="atif",
     description="Trajectories in the Agent Trajectory Interchange Format 1.8, each in a file "
     "with its images. Texts describe the actions that no screenshot shows.",
-    code_version="15",
+    code_version="16",
     settings=STEP_SETTINGS,
     exclusions=(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS, NO_STEPS),
     unit="steps",

@@ -202,7 +202,7 @@ FORM = Form(
     description="Whole trajectories as Cua's trajectory folders, which its viewer opens. Each "
     "trajectory is a folder with numbered turns, screenshots, and the actions as "
     "responses of an agent.",
-    code_version="5",
+    code_version="6",
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, CLICKS_OF_BUTTON, HELD_KEYS),
     unit="steps",

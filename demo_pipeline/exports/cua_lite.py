@@ -369,7 +369,7 @@ FORM = Form(
     description="Whole trajectories in CUA-Lite's format, from which its adapters render "
     "training data for many agents. A row is the longest part of a trajectory "
     "whose steps all have screenshots and can be expressed in the format.",
-    code_version="15",
+    code_version="16",
     kinds=frozenset({"parquet"}),
     settings=STRETCH_SETTINGS,
     exclusions=(*STRETCH_EXCLUSIONS, UNKNOWN_KEY, CLICKS_OF_BUTTON, HELD_KEYS),

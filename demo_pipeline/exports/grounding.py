@@ -371,8 +371,8 @@ FORM = Form(
     hub=(
         HubTable(
             "grounding",
-            "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels, both "
-            "ends inside) and centre",
+            "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels; both ends "
+            "are inside the box) and its centre",
             pictures=("image",),
             task_categories=("image-text-to-text", "zero-shot-object-detection"),
         ),

@@ -381,7 +381,7 @@ FORM = Form(
     hub=(
         HubTable(
             "messages",
-            "a step as a chat: `messages` and `images`; the answer is calls of `computer_use`",
+            "a step as a chat (`messages` and `images`), answered with calls of `computer_use`",
             pictures=("images",),
         ),
     ),

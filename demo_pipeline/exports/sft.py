@@ -780,8 +780,8 @@ FORM = Form(
     hub=(
         HubTable(
             "sft",
-            "a step: instruction, screenshot, tree and earlier actions, with the action that "
-            "the person took (OSWorld-Desktopd's SFT samples; nested values are JSON text)",
+            "a step as an SFT sample of OSWorld-Desktopd: instruction, screenshot, tree, earlier "
+            "actions, and the person's action; nested values are JSON text",
             pictures=("screenshot",),
             trees=("ui_tree",),
         ),

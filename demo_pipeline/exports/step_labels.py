@@ -371,15 +371,15 @@ FORM = StepLabelsForm(
     hub=(
         HubTable(
             "step_labels",
-            "a demonstration, as TRL's stepwise supervision: true says that the task could still "
-            "be done after the step, false that a reviewer found it bad; without pictures",
+            "a demonstration with a label for each step, in TRL's format: true if the task could "
+            "still be done after the step, false if the step was judged bad; without images",
             without=("images",),
             task_categories=("text-classification",),
         ),
         HubTable(
             "outcome_labels",
-            "a demonstration, also one that failed, with one label: whether its task was done; "
-            "without pictures",
+            "a demonstration, successful or not, with a label that says whether the task was done; "
+            "without images",
             folder=OUTCOME_FOLDER,
             without=("images",),
             task_categories=("text-classification",),

@@ -84,7 +84,7 @@ def test_splits_leak_rates_and_exclusions_match_the_files(described, facts):
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
     assert stats.leaks == LeakRates(16, 2, 1)
     assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
-    assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
+    assert "Unavoidable leak rate: 6.25% (in 1, the pointer was already at the target" in text
     assert stats.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
     assert stats.resolutions == {"3840x2160": 8}

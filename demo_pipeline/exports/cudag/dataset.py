@@ -614,7 +614,7 @@ FORM = CudagForm(
     folder="datasets",
     description="A CUDAG dataset: all records, and those of train and val, as JSON Lines, and "
     "a test set with images. No task and no demonstration is in two splits.",
-    code_version="25",
+    code_version="26",
     settings=(
         *DRAFT_SETTINGS,
         *("image_mode", "jpeg_quality", "seed", "train_ratio", "val_ratio"),

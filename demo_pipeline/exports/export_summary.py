@@ -38,8 +38,8 @@ class ExportSummary:
         by_trajectory: trajectory id → number of written rows.
         excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
         excluded_records: reason → number of rows that were left out of the included trajectories.
-        hidden_actions: reason → number of actions that no screenshot shows, in the trajectories
-            that take part.
+        hidden_actions: reason → number of actions that no screenshot shows, in the included
+            trajectories.
         problems: problems of the unreadable trajectories.
         details: further keys of `as_dict`; they replace keys of the same name.
     """
@@ -129,7 +129,7 @@ class FinishedRows:
     """The inputs of side files, such as `metadata.json`, after all rows are written.
 
     Attributes:
-        plan: the trajectories that take part, and their splits.
+        plan: the included trajectories, and their splits.
         summary: the numbers of rows.
         counts: the sums of `Row.counts` and `RowsHead.counts`.
         settings: the settings of the datasets.

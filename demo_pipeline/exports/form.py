@@ -135,7 +135,7 @@ class KeptRow(msgspec.Struct):
 
     Attributes:
         id, counts, documents, tokens: see `Row`.
-        question: the hash of prompt and screenshot that the function `question` returns.
+        question: the hash of prompt and screenshot; see the function `question`.
         files: name in the dataset → path below the trajectory's folder.
         parts: name of a part → row of a table, or text of a line.
     """
@@ -346,7 +346,7 @@ class Form:
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """Returns the trajectories that take part, and their splits."""
+        """Returns the trajectories that the dataset includes, and their splits."""
         return plan_export(trajectories, settings, whole_trajectories=self.whole)
 
     def skips(self, screenshot: Path, bad_steps: AbstractSet[Path]) -> bool:

@@ -94,7 +94,7 @@ def _node(value: Mapping[str, Any], parent: int, end: int) -> _ScreenNode:
 
 
 class _Screen:
-    """Finds out which nodes of a screen are visible, clipped or covered by others.
+    """Determines which nodes of a screen are visible, clipped or covered.
 
     Args:
         nodes: all nodes of the UI tree in document order.

@@ -210,7 +210,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             "step_index": metadata.step_index,
             "application": replace_surrogates(metadata.application),
             "task_type": metadata.task_type,
-            # Present even if 0, because `datasets` rejects fields that the first 10 MB lack.
+            # Written even if 0, because `datasets` rejects fields that are not in the first 10 MB.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
             "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),

@@ -184,7 +184,7 @@ def read_record(
 def record_faults(
     form: RecordFormat[FormRecordT], record: FormRecordT, files: NamedFiles
 ) -> Iterator[Fault]:
-    """Yields the faults of a valid model instance: unusable images, and those of `form.faults`."""
+    """Yields the faults of a valid model instance: unusable images, and faults from `form`."""
     for field, name in form.pictures(record):
         picture = files.picture(name)
         if isinstance(picture, str):
@@ -301,7 +301,7 @@ def schema_file(
     Args:
         file: name of the file.
         model: the model of a record.
-        head: entries that precede those of the schema in the file.
+        head: entries of the file that come before the entries of the schema.
     """
 
     def side_files(_finished: FinishedRows) -> Mapping[str, Any]:

@@ -507,7 +507,7 @@ def _misplaced(file: str, line: int, where: str) -> Problem:
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-# A row group ends after this number of characters. A single UI tree can have millions.
+# Number of characters after which a row group ends. A single UI tree can have millions.
 _BATCH_CHARACTERS = 64 * 2**20
 
 # Name, type and description of each column. `action` and `history` are JSON text, because actions

@@ -93,8 +93,8 @@ def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
 
     Args:
         path: the file.
-        identity: inode (0 if unknown) and device of the file. If the expected file has the same,
-            the bytes are not compared.
+        identity: inode (0 if unknown) and device of the file. If the expected file has the same
+            inode and device, the bytes are not compared.
         expected: the expected content.
     """
     if isinstance(expected, bytes):

@@ -35,7 +35,7 @@ class Domain:
             value in each selected row; in all other rows, it must be null or an empty list. If
             `given` is empty, there is no such rule.
         when: the values of `given` that select a row; if empty, any value except null does.
-        only: whether selected rows may also be null or an empty list.
+        only: whether the value in selected rows may also be null or an empty list.
     """
 
     values: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ def fitting(pattern: str) -> Domain:
 
 
 def column_domains(schema: pa.Schema) -> Iterator[tuple[str, Domain]]:
-    """Yields the name and the domain of each column of a declared schema that has a domain."""
+    """Yields the name and the domain of each column with a domain in a declared schema."""
     for column in schema:
         text = (column.metadata or {}).get(DOMAIN)
         if text is not None:
@@ -374,7 +374,7 @@ def read_table(
             schema, or one of `columns` is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # `pq.read_table` would import modules for many files and threads, which takes 0.3 s.
+    # `pq.read_table` would import modules for many files and for threads, which takes 0.3 s.
     with pq.ParquetFile(path) as file:
         file_schema = file.schema_arrow
         wanted_schema = file_schema if schema is None else schema

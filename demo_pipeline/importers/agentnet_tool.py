@@ -98,11 +98,11 @@ class _RecordingClock:
         return self.began.timestamp() * 1000 + (seconds - self._origin - self._paused) * 1000
 
     def pause(self, seconds: float) -> None:
-        """Notes that the recording was paused at this time, in monotonic seconds of the source."""
+        """Records that a pause began at `seconds`, in monotonic seconds of the source."""
         self._paused_at = seconds
 
     def resume(self, seconds: float) -> None:
-        """Notes that the recording went on at this time, in monotonic seconds of the source."""
+        """Records that the pause ended at `seconds`, in monotonic seconds of the source."""
         if self._paused_at is not None:
             self._paused += max(seconds - self._paused_at, 0.0)
         self._paused_at = None

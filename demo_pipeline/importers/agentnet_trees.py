@@ -1,4 +1,4 @@
-"""Converts the accessibility trees of AgentNet Tool to lines of input_log.jsonl, called scans.
+"""Converts the accessibility trees of AgentNet Tool to scans, which are lines of input_log.jsonl.
 
 `a11y.jsonl` contains trees of windows. `element.jsonl` contains the element under the pointer at
 each press. Both files have the structure of Windows' UI Automation.

@@ -46,7 +46,7 @@ _LOG = re.compile(r"(task\d*|free_task|events)_\d{8}_\d{6}\.jsonl")
 _SCREENSHOTS = "screenshot"
 _DESCRIPTION = "**Description:**"
 _NO_TASK = "free task"  # the recorder's description if the person stated no task
-_PAUSE_S = 6.0  # the recorder logs `wait` after this time without input, seconds
+_PAUSE_S = 6.0  # seconds without input after which the recorder logs `wait`
 _SIDES = ("left", "top", "right", "bottom")
 _NAMELESS = "Unknown"  # the recorder's text for an element without a name
 # Keys that have no effect if they are pressed alone. The Windows key is missing, because it opens
@@ -235,7 +235,7 @@ def _keyboard_act(action: str) -> SourceAct | None:
 def _without_idle_pauses(
     steps: Sequence[SourceStep], trajectory: SourceTrajectory
 ) -> list[SourceStep]:
-    """Returns the steps without those waits during which the screen did not change."""
+    """Returns the steps, except for waits during which the screen did not change."""
     kept = list[SourceStep]()
     following = [*(step.screenshot for step in steps[1:]), trajectory.final]
     for step, after in zip(steps, following, strict=True):

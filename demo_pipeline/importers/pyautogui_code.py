@@ -91,9 +91,9 @@ class CodeReader:
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    # Whether no action followed since the last key in `_held` was pressed.
+    # Whether no action has followed since the last key in `_held` was pressed.
     _held_alone: bool = False
-    # Position and button of a press that was not released yet; None if no button is pressed.
+    # Position and button of a press that has no release yet; None if no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None
     _clipboard: str = ""
     _slept: float = 0.0  # total duration of `sleep` in the current program, seconds

@@ -90,7 +90,7 @@ class PythonProgram:
                     raise UnreadCodeError("the code has a statement that is not read")
 
     def value(self, node: ast.expr) -> Any:
-        """Returns the value of a literal, a variable, or arithmetic with these.
+        """Returns the value of a literal, a variable, or an arithmetic expression.
 
         Raises:
             UnreadCodeError, ValueError: the expression is of another kind.

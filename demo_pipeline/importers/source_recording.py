@@ -1,4 +1,4 @@
-"""Data types for importers, and for those recordings of other tools that have a video.
+"""Data types for importers, and for recordings of other tools with a video.
 
 An importer reads the files of its tool. If the recording has a video, the result is a
 `SourceRecording`, which upload_folder.py writes as an upload. If the recording has screenshots, the

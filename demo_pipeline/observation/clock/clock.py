@@ -51,7 +51,9 @@ class ClockShift(NamedTuple):
         return abs(self.shift_ms) < NEVER_MS
 
 
-_BEFORE_MS = 0.5  # half of 1 ms, the smallest difference between two event times
+# Time between a shift and the moment just before it: half of 1 ms, the smallest difference between
+# two event times.
+_BEFORE_MS = 0.5
 
 
 @dataclass(frozen=True)

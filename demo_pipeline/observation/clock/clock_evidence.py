@@ -72,7 +72,7 @@ def clock_from_pointer(
         track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first. A later scale must be clearly better.
-        search_s: lags up to this many seconds are tried in both directions.
+        search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
         The clock, or None if there are too few moves or if no lag stands out.
@@ -359,7 +359,7 @@ def clock_from_keys(
         frames: times of all frames of the video, seconds.
         keys: the result of `typed_keys`.
         documented: the clock that lags are relative to.
-        search_s: lags up to this many seconds are tried in both directions.
+        search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
         The clock, or None if there are too few keys or if no lag stands out.
@@ -548,7 +548,7 @@ def clock_from_clicks(
         presses: times and positions of the button presses.
         documented: the clock that lags are relative to.
         scale: video pixels per unit of event space.
-        search_s: lags up to this many seconds are tried in both directions.
+        search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
         The clock, or None if there are too few presses or if no lag stands out.

@@ -79,7 +79,7 @@ def find_shifts(
     offset (for example after corrupt timestamps) reuses the shift that was measured for this
     offset.
 
-    If `clock` comes only from meta.json, and the video shows the events after some step, these
+    If `clock` comes only from meta.json, and the video shows the events after a step, these
     events define the clock. The video times of the events before the first step are then unknown.
 
     Args:

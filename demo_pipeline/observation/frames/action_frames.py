@@ -199,7 +199,7 @@ class ActionFrames:
             each frame before this observer does.
         typed: compares the screen before and after typing.
         waits: decides during which pauses the person may have waited for the screen.
-        private: knows when the screen was dark.
+        private: tells whether the screen was dark during typing.
         frame_s: usual interval between two frames, seconds.
 
     Attributes:
@@ -242,7 +242,7 @@ class ActionFrames:
         return [request.span for request in self.requests if not request.pause]
 
     def see(self, diff: FrameDiff) -> None:
-        """Answers the requests whose spans are over, and shows the frame to the open ones."""
+        """Answers the requests whose spans are over, and offers the frame to the open requests."""
         time = diff.frame.time
         if self._scaled.is_outdated():
             self._renew_requests()

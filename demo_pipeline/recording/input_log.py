@@ -460,7 +460,7 @@ MAX_PIXELS = 10_000_000  # largest distance of a coordinate from the origin
 MAX_DELTA = 1_000_000  # largest number of wheel units in an event
 # Maximum depth of an accessibility tree; the deepest known page has 120 levels.
 MAX_TREE_LEVELS = 490
-_MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # each element is an object in a list
+_MAX_JSON_LEVELS = 3 + 2 * MAX_TREE_LEVELS  # an element adds two levels: an object and a list
 _DEEP_CALLS = 2 * _MAX_JSON_LEVELS  # recursion limit while decoding; leaves room for the callers
 # Maximum number of JSON objects in the line of an accessibility scan. An element has three objects,
 # and a screen has a few thousand elements.

@@ -345,7 +345,7 @@ def _raw_text(value: Any) -> msgspec.Raw:
 
 
 def _box_of(value: Any) -> _RawBox | list[float] | None:
-    """Reads a `bbox`; returns None if a side is missing or is not a number."""
+    """Reads a `bbox`. Returns None if a side is missing or is not a number."""
     if isinstance(value, dict):
         sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
         if not all(map(_is_number, sides)):

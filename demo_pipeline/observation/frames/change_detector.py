@@ -29,8 +29,8 @@ EFFECT_S = 0.7  # seconds; a change this soon after an action may still be the a
 # changes are already a large share of the quiet time. In 24 videos, six frames gave the same result
 # as eight. A video of six seconds has too few quiet frames for a larger minimum.
 FLICKER_FRAMES = 6
-# With this share, a clip that played for 11 s still counts as flicker 40 s later; with 0.045, it
-# does not. A terminal whose output ran for 2 s no longer counts as flicker 2 s later.
+# With 0.035, a clip that played for 11 s still counts as flicker 40 s later, but not with 0.045. A
+# terminal that wrote output for 2 s no longer counts as flicker 2 s later.
 FLICKER_SHARE = 0.035
 
 
@@ -72,7 +72,7 @@ class ChangeDetector:
             self._until = -inf
 
     def between(self, before: Frame, after: Frame) -> Difference:
-        """Returns the cells that changed between two successive frames, and updates the flicker."""
+        """Returns the cells that changed between two successive frames; updates `flickering`."""
         least = KEY_FRAME_THRESHOLD if after.is_key else THRESHOLD
         changed = changed_cells(before.luma, after.luma, least)
         if self._is_quiet(before.time, after.time):
@@ -80,7 +80,7 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Updates the flicker from two successive frames that may not have been compared yet."""
+        """Updates `flickering` from two successive frames, unless they were counted before."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 
@@ -93,7 +93,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames that were not yet counted for flicker."""
+        """Whether nobody acts between two frames. False if they were counted for flicker before."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

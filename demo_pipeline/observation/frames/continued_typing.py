@@ -31,7 +31,7 @@ REPLACED_HEIGHT = 0.5
 # terminal at least 0.25.
 LEAST_WINDOW = 0.1
 BLANK_LEVELS = 12  # maximum variation of a window's background, levels of brightness (0 to 255)
-FLOWING_S = 0.2  # seconds; a program that writes its output pauses for less than this
+FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are shorter
 # Number of pixel rows by which a changed row is widened upwards and downwards. A blank line between
 # two changed lines then counts as changed, too.
 ROW_GAP = 9
@@ -40,7 +40,8 @@ DIFFERENT_SAMPLES = 2
 # Share of the rows with content that must stay the same for a change to count as scrolling. When
 # lines of output were replaced by lines with other digits, only 0.35 of the rows stayed the same.
 KEPT_SHARE = 0.8
-MOST_COLUMNS = 96  # maximum number of compared columns; a line of text has at least 100
+# Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100.
+MOST_COLUMNS = 96
 # Minimum share of the rows with content that both screens must show after scrolling. Fewer rows may
 # be the same by chance.
 KEPT_HEIGHT = 0.2

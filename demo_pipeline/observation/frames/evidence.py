@@ -92,7 +92,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """The units that accessibility trees have from a scan until the next `TreeScale`."""
+    """The units of accessibility trees, from one scan until the scan of the next `TreeScale`."""
 
     scan_event: int = Field(description="line in the log of the first such scan")
     scale: float | None = Field(

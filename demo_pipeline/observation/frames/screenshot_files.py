@@ -173,7 +173,10 @@ def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
 
 
 def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scales an image in two steps, which takes a third of the time. `size` is (width, height)."""
+    """Scales an image in two steps, which takes a third of the time of a single step.
+
+    `size` is (width, height).
+    """
     twice = (2 * size[0], 2 * size[1])
     return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 

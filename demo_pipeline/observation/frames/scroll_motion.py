@@ -146,7 +146,7 @@ class ScrollMotion:
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Returns the direction and the distance of the movement of the content around a point.
+    """Returns in which direction and how far the content around a point moved.
 
     The distance is in video pixels. Returns None if the movement is unclear.
 

@@ -15,7 +15,7 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Maximum seconds from a press that stopped the recorder to the end of the video. The first
+# Maximum time from a press that stopped the recorder to the end of the video, seconds. The first
 # limit is for shortcuts that no frame follows, the second for clicks.
 CUT_OFF_S = 0.3
 STOP_BY_CLICK_S = 2.0

@@ -29,7 +29,7 @@ RING_LEVELS = 30
 # Least ratio of the increase at a ring to the increase at any other element. With a smaller ratio,
 # several elements were probably redrawn.
 RING_LEAD = 2.0
-STILL_SIDE = 24  # pixels; smaller elements may have no content inside their ring
+STILL_SIDE = 24  # pixels; an element with a shorter side may have no content inside its ring
 # Pixels that differ from the background are called ink. An element is new if the earlier screenshot
 # has less than a quarter of the element's ink in the later one.
 STILL_SHARE = 0.25
@@ -199,7 +199,7 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns the index of the highlighted choice of a list, the only one with another background.
+    """Returns the index of the highlighted choice, whose background differs from all other choices.
 
     Returns None if no choice or several choices have another background, or if the list is too
     short.
@@ -224,7 +224,7 @@ def are_unlit(screenshot: Grey, boxes: Sequence[Bounds]) -> bool:
 
 
 def _background_differences(screenshot: Grey, boxes: Sequence[Bounds]) -> list[float] | None:
-    """Returns how many grey levels the background of each choice differs from their median.
+    """Returns the difference of each choice's background from the median, in grey levels.
 
     Returns None if a choice is outside the screenshot.
     """

@@ -263,7 +263,7 @@ class KeyboardFocus:
         Args:
             end_ms: when the typing ended, epoch milliseconds.
             tree: tree of the current scan.
-            claimed: the target according to other evidence, although the text did not appear there.
+            claimed: the target according to other evidence. The text did not appear in this target.
             text_places: where the text may have appeared, video pixels.
             contradictions: places where the screenshot contradicts the tree.
         """

@@ -21,7 +21,7 @@ CORNER_SAMPLES = 3  # samples that are ignored at each end of a border, because 
 # part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
 FRONT_SHARE = 0.8  # least share for the window in front
 FRONT_LEAD = 0.25  # least difference between the shares of the two windows
-# Largest share for a window that is not on the screen at all. Such windows had shares of up to 0.48.
+# Largest share for a window that is not on the screen. Such windows had shares of up to 0.48.
 GHOST_SHARE = 0.5
 
 

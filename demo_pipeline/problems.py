@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-_INT64_END = 2**63  # exclusive limit of the numbers in a problem, which are stored as int64
+_INT64_END = 2**63  # numbers in a problem are stored as int64, so they must be smaller
 
 
 class Severity(StrEnum):

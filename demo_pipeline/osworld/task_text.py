@@ -29,7 +29,7 @@ class Assignment:
         application: normalised name of the application.
         task_id: slug of application and quest title. Without a quest title, slug of platform and
             instruction.
-        split_group: equal for demonstrations of the same task, which must be in the same split.
+        split_group: the same for all demonstrations of a task, so that all are in the same split.
     """
 
     instruction: str

@@ -261,7 +261,7 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 def _tokens(text: str) -> Iterator[PrivateSpan]:
     """Yields the tokens of web services.
 
-    A match is extended by the characters behind it that can belong to the token.
+    Each match is extended by all following characters that can belong to the token.
     """
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return

@@ -268,7 +268,7 @@ def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks)
     """Returns a function that prepares the search of a folder for private data.
 
     The function reads the recording only when it is first called. The pipeline creates many such
-    functions just to check whether outputs are up to date, which must not read any recording.
+    functions just to check whether outputs are up to date. This check must not read recordings.
     """
 
     @cache

@@ -342,8 +342,8 @@ class TimeScale:
 
     Attributes:
         unit: the unit that most lines use.
-        median_ms: median of all times, epoch milliseconds. None if it is unknown, or if it is
-            before 2014: most times are wrong then, so single damaged times cannot be recognised.
+        median_ms: median of all times, epoch milliseconds. None if it is unknown or before
+            2014. If it is before 2014, most times are wrong, and no line stands out as damaged.
         origin_ms: epoch milliseconds of the logged time 0. This is the start of the recording if
             the logged times count from there, otherwise 0.
         back_ms: the largest difference between the latest time so far and the time of an input

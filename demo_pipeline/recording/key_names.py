@@ -5,7 +5,7 @@ This module contains:
 - The key names that recorders log on each platform, for the US and UK keyboards. The other
   keyboards are in keyboard_layouts.py.
 - The usual keyboard layout of a locale, and the characters for which this layout is uncertain.
-- The rule for which logged names may be shown to people. A name that no table contains may be
+- The decision which logged names may be shown to people. A name that no table contains may be
   private text.
 - The parser for the logged field `actual_char`, the typed character. Newer recorders log the
   character itself, an empty string, or Rust's debug print of a `UnicodeInfo` of the crate rdev.

@@ -434,7 +434,7 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
     """Yields for each scan whether its logged time is the scan's end rather than its start.
 
-    Scans whose neighbouring lines decide neither are left out.
+    A scan is left out if its neighbouring lines do not show which time was logged.
 
     Args:
         scans: the scans of the log.

@@ -2,8 +2,8 @@
 
 An *observer* names the spans of video that it needs, and sees the frames of these spans in order.
 The memory use does not grow with the length of the video, because only a few frames are held. The
-frames of a request are held until it is answered. The frame of a pause is held until it is known
-whether the person waited for the screen.
+frames of a request are held until the request is answered. The frame of a pause is held until it is
+known whether the person waited for the screen.
 """
 
 from collections.abc import Collection, Sequence

@@ -62,7 +62,8 @@ class FrameFallback:
 
         For the reason `pre_move`, the frames between the chosen one and the start of the pointer
         are checked. For other reasons, all frames of the request up to the limit are checked. A
-        better frame may have existed if one of them did not decode, or if the video ended earlier.
+        better frame may have existed if one of the checked frames did not decode, or if the video
+        ended earlier.
         """
         request = chooser.request
         begin = frame.time

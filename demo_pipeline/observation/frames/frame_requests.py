@@ -123,7 +123,7 @@ class FrameRequest:
         limit: frames up to this time show the screen before the press. For a pause, a frame at
             this time shows the direct effect of the previous action, but not yet the content for
             which the person may have waited.
-        approach: time at which the pointer started towards the target; `limit` if it did not move.
+        approach: time at which the pointer started towards the target, or `limit` if it rested.
         target_area: area in which the pointer counts as being at the target, event space. None for
             keys.
         span: the span of the video to decode.
@@ -264,8 +264,8 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
         return _Bounds(since, max(press, since + EARLY_S))
     if uncertainty_s <= MAX_LEAD_S:
         return _Bounds(since, press - lead_seconds(clock, grab_s))
-    # The clock is very uncertain. A frame is certain to lie between the two actions only if it
-    # still does so when the clock is off by its whole uncertainty.
+    # The clock is very uncertain. Only frames between these two times certainly lie between the two
+    # actions, even if the clock is off by its whole uncertainty.
     previous_effect_over = since + uncertainty_s + EFFECT_S
     press_not_begun = press - uncertainty_s
     if previous_effect_over <= press_not_begun:

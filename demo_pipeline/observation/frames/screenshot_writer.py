@@ -77,8 +77,8 @@ class ScreenshotWriter:
             chooser: the chooser of the request.
             choice: the frame, confirmed by `FrameFallback`.
             at_target: whether a pointer inside the target's box counts as being at the target. If
-                another element may be there by now, it is False, and a circle around the press is
-                used instead of the box.
+                False, a circle around the press is used instead of the box. Pass False if another
+                element may be there by now.
         """
         request = chooser.request
         frame = choice.frame
@@ -119,7 +119,8 @@ class ScreenshotWriter:
         """Removes the screenshots in which the place of the action is unknown.
 
         A screenshot is kept if its frame and its action are in the same part of the recording, and
-        if it was written with the `stretch` of this part's canvas. Call it after the last frame.
+        if the `stretch` of this part's canvas was used for writing the screenshot. Call this method
+        after the last frame.
 
         Args:
             screenshots: the row of frames.parquet for each action.

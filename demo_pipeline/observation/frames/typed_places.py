@@ -31,8 +31,8 @@ class TypedPlaces:
     Args:
         actions: all actions; only those that type visible text are compared.
         detector: knows the cells that flicker, which are ignored.
-        pointer: the pointer's path. Changes around the pointer are ignored if it moved between the
-            two screenshots.
+        pointer: the pointer's path. If the pointer moved between the two screenshots, changes
+            around the pointer are ignored.
 
     Attributes:
         places: boxes of the changes in video pixels, by index of the typing action; empty for an

@@ -53,7 +53,7 @@ class VideoPointer:
     frame_s: float
 
     def positions_near(self, time: float) -> list[Point]:
-        """Returns the points at which a frame may show the pointer or an element it highlighted.
+        """Returns the points at which a frame may show the pointer or its hover effects.
 
         The points are in video pixels. There are several, because the clock and the moment of the
         screen capture are uncertain. `time` is the frame's, in video seconds.

@@ -70,12 +70,12 @@ class Interval:
         earlier: when the action before these two ended; minus infinity if there is no such action.
         pressed: when the first action began.
         since: when the first action ended.
-        looked: when the pointer started towards the second action; `limit` if it did not move.
+        looked: when the pointer started towards the second action, or `limit` if it rested.
         limit: frames up to this time show the screen before the second action.
         until: when the second action began.
         place: box around the press of the second action, video pixels. None for keys, and for a
-            scroll at the place of the first press. For these, the cells that the second action
-            changes are used instead of a box.
+            scroll at the place of the first press. The cells that the second action changes are
+            then used instead of a box.
         pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
         origin: box around the press of the first action, video pixels; None for keys.
@@ -227,7 +227,7 @@ def _gave_way(
     only faded and uncovered the content behind.
 
     Restless cells may be a placeholder but not an answer. Cells that moved before the first action,
-    or that move after the answer, are neither.
+    or that move after the answer, are not part of a placeholder.
     """
     interval = changes.interval
     early = changes.early

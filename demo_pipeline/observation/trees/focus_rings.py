@@ -40,7 +40,7 @@ WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
 # Least difference between the background of a lit choice and the median background of the choices,
 # in grey levels.
 LIT_LEVELS = 20
-ALIKE_LEVELS = 8  # backgrounds count as equal if they differ by at most this many grey levels
+ALIKE_LEVELS = 8  # largest difference between equal backgrounds, in grey levels
 # Least number of choices in a list with a lit choice. If there are only two, either may be lit.
 FEWEST_CHOICES = 3
 

@@ -257,7 +257,7 @@ class KeyboardFocus:
     ) -> FoundTarget:
         """Returns the field in which typed text appeared.
 
-        If no field shows the text, but it appeared in the window of the focused element, the
+        If no field shows the text, but the text appeared in the window of the focused element, the
         focused element stays the target.
 
         Args:

@@ -109,8 +109,8 @@ def _with_elements(
 def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
     """Returns the element under a pointing action, with the boxes of all nodes at that point.
 
-    `front` is the position in the tree of the window to treat as the front window. If it is None,
-    the tree decides.
+    `front` is the position in the tree of the window to treat as the front window. If `front` is
+    None, the tree decides which window is in front.
     """
     x = action.x or 0.0
     y = action.y or 0.0

@@ -190,7 +190,7 @@ class StepTargets:
     def hovered(self, number: int, tree: StepTree) -> Element | None:
         """Returns the element over which the pointer rested to open the target of an action.
 
-        An example is a menu item that opens a submenu. Returns None if nothing opened in this way,
+        An example is a menu item that opens a submenu. Returns None if the rest opened nothing,
         if the element has no name, or if the screen changed at the element after the scan.
         """
         index = self._actions[number].action_index

@@ -223,7 +223,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
 REPEAT_GAP_MS = 600  # longest time between two keydowns once auto-repeat has begun
 UNKNOWN_TYPING = "unknown_text"  # flag for an unknown key that may have typed something
 LOCK_TAP_MS = 500  # longest time for which people hold Caps Lock when they tap it
-# Modifiers with which a key is a hotkey and types nothing.
+# Modifiers that turn a key into a hotkey, which types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
 # Keys that act again with every auto-repeat. Quick presses of such a key become a single action.
 NAVIGATION_KEYS = frozenset(

@@ -348,7 +348,7 @@ class TextReader:
         return self._scores[layout, locks]
 
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
-        """Chooses for each stretch the layout with which scans confirm the most characters.
+        """Chooses a layout for each stretch, so that scans confirm as many characters as possible.
 
         If no layout is better than the usual layout, the usual layout is chosen. `usual` contains
         the actions of the recording with the usual layout.

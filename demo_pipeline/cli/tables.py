@@ -315,7 +315,7 @@ def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Returns a table of the score of each group of steps.
+    """Returns a table of scores with a row for each group of steps.
 
     There is a column for the predictions of the model, and a column for each baseline.
     """

@@ -127,7 +127,7 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 def without_thoughts(text: str) -> str:
-    """Removes the thoughts of a model, in which it may mention other actions.
+    """Removes the thoughts of a model, because thoughts may mention other actions.
 
     The thoughts are between `<think>` and `</think>`. If a chat template puts `<think>` at the end
     of the question, the answer begins with the thoughts, and contains only `</think>`.

@@ -4,9 +4,9 @@ Published rules give much credit for the correct action type alone; our strict r
 
 Sources of the rules:
 
-- AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py; the first version, with which
-  the published numbers were computed, and the revised one. docs/guides/evaluation.md lists their
-  quirks.
+- AgentNetBench: OpenCUA, evaluation/agentnetbench/eval.py and run.py. The published numbers were
+  computed with the first version. Both the first and the revised version are implemented here.
+  docs/guides/evaluation.md lists the quirks of both.
 - CUDAG: its documents explain the tolerance in four contradictory ways. This module follows
   docs/reference/output-formats.md.
 - Multimodal-Mind2Web: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py, and SeeClick,

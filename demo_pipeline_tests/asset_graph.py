@@ -1,6 +1,6 @@
 """Draws the assets and their dependencies as an SVG image, from the lists of stages.
 
-A dependency that follows from other dependencies has no arrow.
+A dependency that other arrows already imply has no arrow of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _COLOURS = {
 def asset_inputs() -> dict[str, tuple[str, ...]]:
     """Returns asset → the assets that it reads directly.
 
-    Assets on which other inputs of the asset already depend are left out.
+    An input is left out if another input of the asset already depends on it.
     """
     inputs = {stage.name: set(stage.inputs) for stage in STAGES}
     everything = Settings(datasets={"exports": export_names()})

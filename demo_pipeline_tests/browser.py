@@ -19,7 +19,7 @@ HOW = "apt-get install chromium (Debian, Ubuntu), or name one: CHROMIUM=/path/to
 def find_chromium() -> str | None:
     """Returns the path of the installed Chromium, or None if it is not installed.
 
-    The environment variable `CHROMIUM` can name a browser with another name.
+    The environment variable `CHROMIUM` can contain another name or path of the browser.
     """
     names = [os.environ.get("CHROMIUM", "chromium"), "chromium-browser", "google-chrome"]
     return next(filter(None, map(shutil.which, names)), None)

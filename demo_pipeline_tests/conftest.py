@@ -43,8 +43,8 @@ ROOM = 7 * 10**9
 def pytest_configure() -> None:
     """Puts temporary files into memory if it has room.
 
-    SQLite waits for a disk at every event. Without a disk, the tests of Dagster and of the ledger
-    take half as long. To use another place, set `TMPDIR`.
+    SQLite waits for the disk at every event. In memory, the tests of Dagster and of the ledger take
+    half as long. To use another place, set `TMPDIR`.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
         return
@@ -70,8 +70,8 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def answered_interrupts() -> None:
     """Restores the handling of Ctrl-C, which background jobs of a shell script ignore.
 
-    Otherwise Dagster would ignore SIGTERM, too. So would its `tail` processes, for which Dagster
-    waits a minute.
+    Otherwise Dagster and its `tail` processes would ignore SIGTERM, too, and Dagster would wait a
+    minute for them.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tells that tests were left out, and how to install the browser for them."""
+    """Reports that tests were left out, and how to install the browser for them."""
     if find_chromium() is None:
         terminalreporter.write_line(f"The tests that need a browser were left out. {HOW}")
 
@@ -158,7 +158,7 @@ def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package `datasets`, offline and with its own cache."""
+    """Hugging Face's package `datasets`, offline and with its own cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))

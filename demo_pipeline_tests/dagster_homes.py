@@ -1,8 +1,8 @@
 """A configuration of Dagster that lets tests run faster.
 
-By default, Dagster starts four processes for every step of a run, two of them Python. They copy the
-output of the step to a file and to the terminal. Only tests of these files, of the terminal and of
-the daemon need these processes.
+By default, Dagster starts four processes for every step of a run, two of which run Python. They
+copy the output of the step to a file and to the terminal. Only tests of these files, of the
+terminal and of the daemon need the four processes.
 """
 
 import json

@@ -31,8 +31,8 @@ from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mut
 from demo_pipeline_tests.uploads import made_manifest
 
 BATCH = 500
-LOG_CPU_SECONDS = 10.0  # limit for a log; a log of a thousand lines takes about 50 ms
-PIECE = 32  # number of characters; a message may repeat shorter parts of a line by chance
+LOG_CPU_SECONDS = 10.0  # limit for one log; a log of a thousand lines takes about 50 ms
+PIECE = 32  # characters; messages may repeat shorter parts of a line by chance
 
 
 def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:

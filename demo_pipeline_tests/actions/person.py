@@ -15,12 +15,12 @@ from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
 MOVING_ON = frozenset(
     {"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "delete"}
 )
-Told = tuple[Any, ...]  # description of an action, to compare with the expected action
+ActionValues = tuple[Any, ...]  # type of an action, then the values that tests compare
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """An intention of a person. `held` contains the modifiers to hold, named as in actions."""
+    """An intention of a person, for example a click while the modifiers in `held` are held."""
 
     verb: Literal["click", "drag", "scroll", "type", "keys", "repeat", "tap", "wait"]
     button: str = "Left"
@@ -70,7 +70,7 @@ class Person:
     now: int = 1_700_000_000_000
     at: tuple[int, int] = (600, 400)
     events: list[dict[str, Any]] = field(default_factory=list)
-    truth: list[Told] = field(default_factory=list)
+    truth: list[ActionValues] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
@@ -147,7 +147,7 @@ class Person:
     def _key(self, name: str) -> str:
         return key_name(name, self.recorder.platform)
 
-    # --- what it does
+    # --- a method for each verb of an intent
 
     def _click(self, intent: Intent) -> None:
         self._elsewhere()
@@ -261,9 +261,9 @@ class Person:
         self._let_go(intent.held)
 
     def _pressed(self, keys: tuple[str, ...], start: int) -> None:
-        """Records the intended action of a hotkey, or adds a press to the action before.
+        """Records a hotkey as an intended action, or adds a press to the preceding hotkey.
 
-        Quick presses of the same key are a single action.
+        Quick presses of the same navigation key are a single action.
         """
         if self._same_intent and keys[-1] in MOVING_ON and self.truth[-1][1] == keys:
             _, _, presses, first = self.truth[-1]
@@ -319,7 +319,10 @@ def log_of(person: Person) -> bytes:
 
 
 def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> dict[str, Any]:
-    """Returns the line of a hook. On macOS, copies of a modifier's release become presses."""
+    """Returns the line that one hook logs for an event.
+
+    On macOS, further hooks log the release of a modifier as a press.
+    """
     flips = platform == "macos" and event["event"] == "keyup"
     name = event["data"].get("key", "")
     modifier = name.startswith(("Shift", "Control", "Meta", "Alt"))

@@ -1,4 +1,4 @@
-"""Helpers for tests with hand-written logs, which return the log lines of an input."""
+"""Builds the log lines of inputs for tests, and finds the actions in such logs."""
 
 import io
 import json
@@ -63,7 +63,7 @@ def tap(time: int, key: str, char: str = "", hold: int = 60) -> list[Line]:
 
 
 def typed(time: int, *keys: str) -> list[Line]:
-    """Returns presses of keys one after another, 120 ms apart."""
+    """Returns the lines of key presses that follow each other at intervals of 120 ms."""
     lines: list[Line] = []
     for number, key in enumerate(keys):
         lines += tap(time + 120 * number, key)
@@ -71,7 +71,7 @@ def typed(time: int, *keys: str) -> list[Line]:
 
 
 def chord(time: int, *keys: str) -> list[Line]:
-    """Returns keys that are pressed 50 ms apart and released in reverse order."""
+    """Returns the lines of keys pressed 50 ms apart and released in reverse order."""
     end = time + 50 * len(keys)
     return [
         *(down(time + 50 * n, key) for n, key in enumerate(keys)),
@@ -136,9 +136,9 @@ def summary_of(action: Action) -> str:
 
 
 def whole(actions: Iterable[Action]) -> list[Action]:
-    """Returns the actions with divided typing joined, as if the screen stayed the same.
+    """Joins typing that was divided at pauses, as the pipeline does if the screen is unchanged.
 
-    test_typing.py tests where typing is divided.
+    test_typing.py tests the places at which typing is divided.
     """
     joined = [action for action, _, _ in joined_typing((a, _frame(a), {}) for a in actions)]
     return [replace(action, action_index=number) for number, action in enumerate(joined)]

@@ -1,4 +1,4 @@
-"""Alt codes on Windows, AltGr that only the logged character shows, and the keypad."""
+"""Tests Alt codes on Windows, the keypad, and AltGr if only the logged character reveals it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def alt_code(time: int, digits: str, alt: str = "LeftAlt") -> list[Line]:
-    """Returns presses of digits on the keypad while Alt is held."""
+    """Returns the lines of digits pressed on the keypad while Alt is held."""
     lines = [down(time, alt)]
     for number, digit in enumerate(digits, 1):
         lines += tap(time + 100 * number, f"Numpad{digit}")
@@ -78,7 +78,10 @@ def test_a_hotkey_under_the_same_alt_is_no_code():
 
 
 def altgr(time: int, key: str, char: str, gap: int = 7, alt: str = "RightAlt") -> list[Line]:
-    """Returns a key press with LeftCtrl and an Alt key held. Alt is pressed `gap` ms after Ctrl."""
+    """Returns the lines of a key press with LeftCtrl and an Alt key held.
+
+    Alt is pressed `gap` ms after Ctrl.
+    """
     return [
         down(time, "LeftCtrl"),
         down(time + gap, alt),

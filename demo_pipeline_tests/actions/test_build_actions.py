@@ -1,4 +1,4 @@
-"""The whole `actions` stage: tables, event accounting, checks, and privacy of the summary."""
+"""Tests the stage `actions`: tables, event accounting, checks, and privacy of the summary."""
 
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder):
 
 
 def rewritten(folder: Path, **changes: Any) -> None:
-    """Rewrites the table of actions with other values in its last row."""
+    """Changes values in the last row of the table of actions."""
     rows = pq.read_table(folder / ACTIONS_FILE).to_pylist()
     rows[-1].update(changes)
     pq.write_table(pa.Table.from_pylist(rows, schema=ACTIONS_SCHEMA), folder / ACTIONS_FILE)

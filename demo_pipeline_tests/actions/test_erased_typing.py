@@ -1,4 +1,4 @@
-"""The times at which texts that were typed and erased again were on the screen."""
+"""Tests at which times the screen showed text that was typed and later erased."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from demo_pipeline.files.parquet import rows_table, write_table
 
 
 def stretches(folder: Path, *buckets: str) -> list[tuple[int, int]]:
-    """Returns the time spans of erased texts for a log with an event every 100 ms.
+    """Returns the time spans of erased texts in a log with an event every 100 ms.
 
-    `buckets` contains the bucket of each event, or `-` for an event of erased text.
+    `buckets` contains the accounting bucket of each event, or `-` if the event typed erased text.
     """
     rows: list[tuple[int, str, int | None, str]] = []
     for line, bucket in enumerate(buckets, start=1):

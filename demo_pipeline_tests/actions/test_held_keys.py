@@ -1,4 +1,4 @@
-"""Printable keys that are held while a mouse button is held type nothing."""
+"""Tests that a printable key types nothing if it is held while a mouse button is held."""
 
 import pytest
 
@@ -21,13 +21,13 @@ REPEAT_AFTER, REPEAT_EVERY = 500, 33  # delay and interval of auto-repeat, milli
 
 
 def held(at: int, key: str, until: int) -> list[Line]:
-    """Returns a key that is held from `at` to `until`, with auto-repeat."""
+    """Returns the lines of a key held from `at` to `until`, with auto-repeat."""
     repeats = range(at + REPEAT_AFTER, until, REPEAT_EVERY)
     return [down(at, key), *(down(time, key) for time in repeats), up(until, key)]
 
 
 def dragged(at: int, until: int) -> list[Line]:
-    """Returns a drag with the left button from `at` to `until`, with a move every 50 ms."""
+    """Returns the lines of a left-button drag from `at` to `until`, with a move every 50 ms."""
     moves = (move(time, (time - at) / 4, 0) for time in range(at + 20, until, 50))
     return [press(at, 0, 0), *moves, lift(until, (until - at) / 4, 0)]
 
@@ -66,7 +66,7 @@ def test_typing_before_and_after_a_held_key_stays():
 
 
 def test_a_key_let_go_just_after_the_button_was_pressed_was_typed():
-    """One hand still holds the key when the other hand presses the button."""
+    """During fast work, one hand may still hold the key when the other presses the button."""
     assert summaries(tap(0, "KeyA", hold=120), dragged(100, 500)) == ["type a", "drag left"]
 
 

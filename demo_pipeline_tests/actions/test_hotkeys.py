@@ -79,7 +79,7 @@ def test_a_hotkey_includes_its_modifiers_from_first_press_to_last_release():
     assert (copy.modifiers, copy.keys, paste.keys) == ([], ["ctrl", "c"], ["ctrl", "v"])
 
 
-# --- modifiers that never came up
+# --- modifiers whose release is missing
 
 
 def test_a_lost_release_does_not_turn_typing_into_hotkeys():
@@ -116,7 +116,7 @@ def test_a_release_without_a_press_is_accounted_for():
     assert segmentation.reasons == {1: "release_without_press", 2: "release_without_press"}
 
 
-# --- the recorder's own stop keys
+# --- keys that stop the recorder
 
 
 def test_the_stop_shortcut_is_left_out_at_the_end_only():

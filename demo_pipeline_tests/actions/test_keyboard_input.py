@@ -1,4 +1,4 @@
-"""Typing in logs of newer recorders: characters in every form, dead keys, and unknown input."""
+"""Typing in logs of newer recorders: formats of characters, dead keys, and unknown input."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def printed(char: str, *, dead: bool = False) -> str:
     return debug_print(rust_escaped(char), utf16(char), dead=dead)
 
 
-ACUTE = printed("\u00b4", dead=True)  # the dead key of accents
+ACUTE = printed("\u00b4", dead=True)  # dead key of the acute accent
 
 FORMS = {
     "character": lambda char: char,
@@ -146,7 +146,7 @@ def test_an_unknown_character_splits_typing_unless_it_was_erased():
 
 
 def half(time: int, char: str, key: str = "Unknown(231)") -> list[Line]:
-    """Returns a key that typed a single UTF-16 unit, as Windows sends half of an emoji."""
+    """Returns the lines of a key that typed half of an emoji: one UTF-16 unit, as on Windows."""
     return tap(time, key, char, hold=4)
 
 

@@ -1,4 +1,4 @@
-"""Pauses between two actions, in which the pointer at most moves idly."""
+"""Pauses between two actions, during which the pointer rests or only moves idly."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,

@@ -1,4 +1,4 @@
-"""Which last actions of a log may have stopped the recorder."""
+"""Tests which final actions of a log may have been made to stop the recorder."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The committed recordings give exactly the actions of the person, in order."""
+"""Tests that the committed recordings yield exactly the person's actions, in order."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Repairs: what each pass drops or fills in, and what it reports."""
+"""Tests which events each repair of a log drops or adds, and how the repairs are reported."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_lines_out_of_time_order_are_sorted():
     assert summaries(*lines) == ["type abc"]
 
 
-# --- copies of several hooks
+# --- events that several hooks logged
 
 
 @pytest.mark.parametrize("copies", [2, 3])
@@ -102,7 +102,7 @@ def test_auto_repeat_of_a_duplicated_log_stays_auto_repeat():
 
 
 def stalled(time: int, key: str, times: int) -> list[Line]:
-    """Returns a held key whose presses all have the same time, because the recorder stalled."""
+    """Returns the lines of a held key whose presses have the same time after a recorder stall."""
     return [*(down(time, key) for _ in range(times)), up(time + 700, key)]
 
 
@@ -130,7 +130,7 @@ def test_copies_are_dropped_when_the_releases_are_doubled():
 
 
 def test_a_stall_in_a_duplicated_log_repeats_nothing():
-    """In a log with copies, the number of auto-repeats is unknown, so the key counts once."""
+    """If every line is duplicated, auto-repeats cannot be counted, so the key counts once."""
     assert summaries(copied(HAND, 2), copied(stalled(2000, "KeyA", 2), 2)) == ["type xyza"]
 
 

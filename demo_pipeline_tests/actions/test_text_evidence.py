@@ -1,6 +1,6 @@
-"""Typed texts and the scans that show them: the chosen layout, and which texts are doubtful.
+"""Compares typed texts with accessibility scans, to choose the layout and to find doubtful texts.
 
-Each log is of a window with two fields. The accessibility scans contain the texts of both fields.
+Each log records a window with two text fields. The scans contain the texts of both fields.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ def scan(time: int, name: str = "", city: str = "", **more: Any) -> Line:
 
 
 def keys(time: int, *names: str) -> list[Line]:
-    """Returns key presses. A name such as `shift KeyA` stands for the key A with Shift."""
+    """Returns the lines of key presses. `shift KeyA` stands for the key A with Shift."""
     lines: list[Line] = []
     for number, name in enumerate(names):
         at = time + 250 * number
@@ -86,7 +86,7 @@ def read(
 
 
 def texts(actions: list[Action]) -> list[tuple[str | None, str | None, bool]]:
-    """Returns text, evidence and doubt of each typing action."""
+    """Returns the text, its evidence and whether it is doubtful, for each typing action."""
     return [
         (action.text, action.text_evidence, "doubtful_text" in action.flags)
         for action in actions

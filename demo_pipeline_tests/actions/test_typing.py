@@ -25,7 +25,7 @@ from demo_pipeline_tests.actions.streams import (
     wheel,
 )
 
-C, O, U = "KeyC", "KeyO", "KeyU"  # noqa: E741 - the keys of a word
+C, O, U = "KeyC", "KeyO", "KeyU"  # noqa: E741 - each key has the name of its letter
 
 TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("coucou", [typed(0, C, O, U, C, O, U)], ["type coucou"]),

@@ -81,7 +81,7 @@ def test_amounts_are_notches(platform, deltas, expected):
 
 
 def test_one_unit_is_that_of_a_whole_recording():
-    """A single large delta shows the unit, even if a touchpad is used as well as a mouse."""
+    """A single large delta shows the unit of all scrolls, even of those with a touchpad."""
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
     pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
     swiped = [wheel(20_000 + 20 * n, -delta) for n, delta in enumerate(swipe)]
@@ -95,7 +95,7 @@ def test_one_unit_is_that_of_a_whole_recording():
 
 
 def test_nudges_of_a_touchpad_add_up():
-    """Each scroll is below half a notch, but two of them together are more than half a notch."""
+    """Each scroll is less than half a notch, but two of them are more than half a notch."""
     segmentation, _ = read([wheel(1500 * n, 31) for n in range(4)], platform="windows")
     assert [(action.amount, action.events) for action in segmentation.actions if action.amount] == [
         (1, [1, 2]),

@@ -1,4 +1,4 @@
-"""Creates stores with demonstrations, and answers of models, for tests of annotations."""
+"""Creates stores with demonstrations and imitates answers of models, for annotation tests."""
 
 import json
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def good(body: dict[str, Any], _number: int = 0) -> tuple[int, Any]:
 
 
 def providers(url: str, model: str = "stub-1", at_once: int = 2) -> list[ModelProvider]:
-    """Returns providers like those of the command: about steps, then about demonstrations."""
+    """Returns two providers, as the command does: for single steps, then for demonstrations."""
     server = Endpoint(url, KEY, attempts=1, timeout=20)
     models = []
     for subject in ("step", "whole"):

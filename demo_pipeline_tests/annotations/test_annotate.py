@@ -1,4 +1,4 @@
-"""Asking a model: requests, stored and refused answers, and that no question is asked twice."""
+"""Tests requests to models: prompts, stored and refused answers, and no repeated questions."""
 
 import base64
 import json
@@ -88,7 +88,9 @@ def test_a_question_shows_before_place_and_after_and_says_what_was_done(workspac
     assert [image.shape for image in pictures] == [(720, 1280, 3)] * 3
     before, place, after = pictures
     assert (after != before).any()
-    assert reddish(place[320:400, 600:680])  # the mark is in the middle of the magnified place
+    assert reddish(
+        place[320:400, 600:680]
+    )  # the marked click is in the middle of the magnified crop
     assert not reddish(before)
     assert "Open Chrome 0" in words(first)
     assert '"x": 960, "y": 540' in words(first)

@@ -1,4 +1,4 @@
-"""Imports of annotations: JSON Lines, and the output of OpenCUA's generator."""
+"""Tests imports of annotations from JSON Lines and from the output of OpenCUA's generator."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_lines_are_imported_once_and_humans_override_models(workspace, tmp_path)
         LINE | {"kind": "step_correct", "value": False},
         LINE | {"kind": "step_correct", "value": True, "source": "human", "author": "ann"},
         LINE | {"step": None, "kind": "instruction_variant", "variant": "brief", "value": "Go"},
-        LINE | {"step": 3, "value": "Done."},  # the end
+        LINE | {"step": 3, "value": "Done."},  # about the end, after three steps
     ]
     counts, provider = imported(workspace, tmp_path / "in.jsonl", lines)
     assert (counts.written, provider.problems) == (5, [])
@@ -106,7 +106,7 @@ def test_rules_write_the_template_as_thought_and_mark_undone_steps(workspace):
 
 
 def generated(tmp_path: Path) -> dict[str, Any]:
-    """Returns a line as OpenCUA's generator would write it for the export `agentnet`."""
+    """Returns the line that OpenCUA's generator would write for the export `agentnet`."""
     trajectory = make_trajectory(
         tmp_path / "again", "demo", ACTIONS, instruction="Open Chrome 0", shade=0
     )

@@ -1,4 +1,4 @@
-"""The effects of annotations on the datasets."""
+"""Tests how annotations change the datasets."""
 
 import io
 import json
@@ -366,7 +366,7 @@ def test_a_grade_selects_demonstrations(root):
 
 
 def test_another_wording_is_one_more_sample_and_never_in_another_split(tmp_path):
-    """Every second demonstration has a rewording that is the instruction of another one."""
+    """Every second demonstration has a rewording that equals the instruction of the next one."""
     workspace = opened(tmp_path, "sft", train_ratio=0.4, val_ratio=0.3)
     names = [f"demo{number}" for number in range(8)]
     for number, name in enumerate(names):

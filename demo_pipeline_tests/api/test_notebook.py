@@ -22,7 +22,7 @@ from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.uploads import KEY, NODE, TYPED, add_canaries, upload
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
-_SHORT = 3  # maximum number of characters of words that are ignored; they may occur by chance
+_SHORT = 3  # words of up to this many characters are ignored: they may occur by chance
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def names_and_keys(recording: Path) -> set[str]:
-    """Returns names of elements and names of keys that no output contains by chance.
+    """Returns the names of elements and keys that are too long to occur in an output by chance.
 
     Names of elements must contain a space. Names of keys must have more than one character.
     """

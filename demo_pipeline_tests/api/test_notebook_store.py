@@ -180,7 +180,7 @@ class TestTrajectory:
         assert set(trajectory.provenance["trajectory_id"]) == {"first"}
 
     def test_a_screenshot_is_red_green_blue(self, local, folder):
-        """Compares with another decoder, because red and blue are easily swapped."""
+        """Compares with another decoder, because a bug could easily swap red and blue."""
         av = pytest.importorskip("av")
         trajectory = local.trajectory("first")
         for picture, name in (

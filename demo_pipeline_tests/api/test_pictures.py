@@ -24,7 +24,7 @@ TYPED = "Ab, c!"
 
 @pytest.fixture(scope="module")
 def root(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a workspace with two demonstrations, one rejected, and datasets."""
+    """Returns a workspace with datasets and two demonstrations, one of which was rejected."""
     root = copy_of(made_root, tmp_path_factory.mktemp("pictures") / "root")
     workspace = open_workspace(root)
     build_datasets(workspace)
@@ -67,7 +67,7 @@ class TestSteps:
     def test_clicks_in_an_application_are_selected_by_a_condition(self, store):
         [application] = store.steps()["application"].unique()
         rows = store.sql(
-            "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - ours
+            "SELECT x, y, target_name, instruction, outcome, split FROM steps "  # noqa: S608 - no foreign text
             f"WHERE application = '{application}' AND action_type = 'click' "
             "ORDER BY trajectory_id, step_index"
         )

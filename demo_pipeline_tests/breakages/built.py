@@ -28,7 +28,7 @@ from demo_pipeline_tests.simulator.form import ACTS, SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.script import click, think
 
-BROKEN = "form"  # the demonstration whose outputs the tests damage
+BROKEN = "form"  # demonstration whose outputs are damaged by the tests
 _TASKS = RECORDINGS.parent / "osworld"
 
 
@@ -56,7 +56,7 @@ class Output:
         return failures
 
     def copy(self, folder: Path) -> Path:
-        """Copies the output to a folder as hard links. Tests must replace, not change, files."""
+        """Copies the output as hard links, so tests must replace files instead of changing them."""
         return _linked(self.folder, folder)
 
 
@@ -125,7 +125,7 @@ def _write_recordings(uploads: Path) -> None:
 
 
 def _annotate(workspace: Workspace) -> None:
-    """Stores annotations from all sources. One of them is stale, and one disagrees."""
+    """Stores annotations from all sources, among them a stale one and two that disagree."""
     defaults = {"demonstration": BROKEN, "source": "model", "author": "m-1"}
     defaults["time"] = "2026-01-05T09:00:00Z"
     lines = [
@@ -141,7 +141,7 @@ def _annotate(workspace: Workspace) -> None:
 
 
 def _keeping(stage: Any, outputs: dict[str, Output], kept: Path) -> Any:
-    """Returns the stage with an additional check, which keeps the inputs and files in `outputs`."""
+    """Returns the stage with one more check, which stores the inputs and files in `outputs`."""
 
     def keep(inputs: Any, out: Path) -> Sequence[Any]:
         outputs[stage.name] = Output(stage, inputs, _linked(out, kept / stage.name))

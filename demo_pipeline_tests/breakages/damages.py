@@ -24,8 +24,8 @@ _PICTURES = {".png", ".jpg"}
 def damages_of(folder: Path) -> Mapping[str, Damage]:
     """Returns name → damage for an output.
 
-    There are damages to each value in the first file of each name, and a file that does not belong
-    to the output.
+    Each value is changed in the first file of each kind. One more damage adds a file that does not
+    belong to the output.
     """
     damages: dict[str, Damage] = {"notes.txt: too many": _write_damage("notes.txt", b"left over")}
     for file in _first_of_each_name(folder):
@@ -35,7 +35,7 @@ def damages_of(folder: Path) -> Mapping[str, Damage]:
 
 
 def _first_of_each_name(folder: Path) -> list[str]:
-    """Returns one of the files whose names differ only by digits and hashes, for each such name."""
+    """Returns the first file of each kind. Names of a kind differ only in digits and hashes."""
     files: dict[str, str] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         pattern = re.sub(r"[0-9a-f]{64}|\d+", "0", path.name)
@@ -88,7 +88,7 @@ def _of_table(file: str, table: pa.Table) -> Iterator[tuple[str, Damage]]:
 def _of_rows(
     rows: Sequence[Any], damage: Callable[[Sequence[Any]], Damage]
 ) -> Iterator[tuple[str, Damage]]:
-    """Yields damages to rows or lines: a missing, repeated, exchanged or changed row."""
+    """Yields damages to rows or lines: a row is missing, repeated, swapped or changed."""
     if not rows:
         return
     yield "one less", damage(rows[1:])

@@ -1,9 +1,9 @@
-"""Reads and applies the damages in `likely.json`, which are likely to happen to an output.
+"""Reads and applies the damages in `likely.json`, which are likely to happen in practice.
 
 `likely.json` lists the damages of each asset. `what` says what happened. `file` is the path of the
 file or a pattern. `do` is an operation with its arguments. A place in a file is written as a path
-such as `0/files/2`, which consists of rows, keys and indexes in lists. A number can also stand for
-the key with this number.
+such as `0/files/2`, which consists of row numbers, keys and indexes in lists. In an object without
+the key `n`, the number `n` stands for the key at this position.
 """
 
 import json

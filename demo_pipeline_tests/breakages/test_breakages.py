@@ -26,7 +26,7 @@ def names_of(output: Output) -> list[str]:
 
 
 def missed(output: Output, names: Iterable[str], folder: Path) -> list[str]:
-    """Returns those of the named damages that no check of the asset notices."""
+    """Returns the names of the damages that no check of the asset notices."""
     damages = damages_of(output.folder)
     problems_before = output.problems(output.copy(folder / "whole"))
     missed_names = []

@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def told(
+def usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str = "run"
 ) -> str:
     """Runs a command that ends with a usage error. Returns the output."""
@@ -55,7 +55,7 @@ def test_a_read_only_or_full_dagster_home_is_one_sentence(home, monkeypatch, cap
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", fail)
-    line = told(monkeypatch, capsys, "register")
+    line = usage_error(monkeypatch, capsys, "register")
     assert line.startswith(f"demo-pipeline: DAGSTER_HOME {home} cannot be written to: {words}; ")
     assert "set DAGSTER_HOME to another folder" in line
 
@@ -66,7 +66,7 @@ def test_a_read_only_or_full_dagster_home_is_one_sentence(home, monkeypatch, cap
 )
 def test_a_broken_dagster_yaml_is_named(home, monkeypatch, capsys, text, words):
     (home / "dagster.yaml").write_text(text)
-    line = told(monkeypatch, capsys)
+    line = usage_error(monkeypatch, capsys)
     assert line.startswith(f"demo-pipeline: {home}/{words}")
     assert line.count("\n") == 0
 
@@ -79,7 +79,7 @@ def test_a_store_that_cannot_be_written_is_refused_at_once(
     (home.parent / "file").write_text("no folder")
     store = home.parent / "file" / below
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))
-    line = told(monkeypatch, capsys)
+    line = usage_error(monkeypatch, capsys)
     assert line.startswith(f"demo-pipeline: the store {store} cannot be written to: Not a directo")
     assert line.endswith("name another place in DEMO_PIPELINE_STORE")
     assert not (home / "history").exists()
@@ -99,7 +99,7 @@ def test_a_bucket_that_denies_writing_is_refused_at_once(
     upload(recording, home.parent / "uploads", "one")
     monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{moto_url}/denied")
     monkeypatch.setenv("DEMO_PIPELINE_CACHE", str(home.parent / "cache"))
-    line = told(monkeypatch, capsys)
+    line = usage_error(monkeypatch, capsys)
     assert line.startswith(f"demo-pipeline: the store {moto_url}/denied cannot be written to: ")
     assert line.endswith("access denied; check the policy of the bucket and the credentials")
 

@@ -1,4 +1,4 @@
-"""Makes trajectories whose steps follow each other in time, and whose UI trees have elements."""
+"""Makes trajectories with times of their steps, and with elements in their UI trees."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of quests as OSWorld task files without an evaluator."""
+"""Tests that the tasks of recordings are written as OSWorld task files without an evaluator."""
 
 import json
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Tests of the Dagster layer, in process and over temporary roots."""
+"""Tests of the Dagster layer, mostly in the process of the tests and in temporary folders."""

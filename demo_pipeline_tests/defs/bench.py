@@ -126,7 +126,8 @@ class Ticked:
 def ticked(bench: Bench, sensor: str, cursor: str | None = None) -> Ticked:
     """Evaluates a sensor once.
 
-    Partitions that the sensor requests are registered, as by the daemon, but no run is launched.
+    Like the daemon, the function registers the partitions that the sensor requests. No run is
+    launched.
     """
     definition = bench.definitions.resolve_sensor_def(sensor)
     with dg.build_sensor_context(

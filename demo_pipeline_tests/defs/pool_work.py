@@ -1,4 +1,4 @@
-"""The work of pool workers in tests. A worker imports this module, but no module of tests."""
+"""Functions that pool workers run in tests. Workers import no other module of the tests."""
 
 import os
 import signal
@@ -10,9 +10,10 @@ from demo_pipeline.runs.failures import redacted_errors
 
 
 def begin(folder: str) -> Callable[[str], int]:
-    """Returns the work of a worker whose tasks count their attempts by making files.
+    """Returns a function that does a task, and returns the number of attempts so far.
 
-    The task `bad` kills the worker at each attempt, and the task `once` at the first.
+    Each attempt makes a file. The task `bad` kills the worker at each attempt, and the task `once`
+    only at the first.
     """
 
     def work(task: str) -> int:
@@ -26,7 +27,7 @@ def begin(folder: str) -> Callable[[str], int]:
 
 
 def begin_long(folder: str) -> Callable[[str], None]:
-    """Returns the work of a worker whose tasks make a file named by the process id and sleep."""
+    """Returns a function that makes a file named after its process id, and then sleeps."""
 
     def work(_task: str) -> None:
         Path(folder, str(os.getpid())).touch()

@@ -1,7 +1,7 @@
 """Makes Dagster's SQLite storage faster in tests, without changing its results.
 
-Dagster makes an engine for every query, so that SQLAlchemy compiles each statement again. For every
-run, Dagster reads all of its migrations. SQLite waits for the disk after every event.
+Dagster makes an engine for every query, so SQLAlchemy compiles each statement again. Dagster also
+reads all its database migrations for every run. SQLite waits for the disk after every event.
 
 Tests that open an instance reuse engines and migrations, and do not wait for the disk. Data is lost
 only if the machine loses power, not if a process is killed. Processes that tests start are not
@@ -39,7 +39,7 @@ class _Engines:
             if engine is None:
                 engine = create_engine(url, **options)
                 event.listen(engine, "connect", _do_not_wait)
-            self._made[key] = engine  # at the end: the first engine is the least recently used
+            self._made[key] = engine  # moved to the end, so the first is the least recently used
             if len(self._made) > _KEPT:
                 self._made.pop(next(iter(self._made)))
             return engine
@@ -51,7 +51,7 @@ def _do_not_wait(connection: Any, _record: object) -> None:
 
 @contextmanager
 def quick_storage() -> Iterator[None]:
-    """Makes instances faster that this process opens in the context."""
+    """Makes Dagster instances faster that this process opens within the context."""
     scripts = vars(sql)["ScriptDirectory"]  # the class of Alembic that reads the migrations
     read = scripts.from_config
     kept = cache(lambda _place, config: read(config))

@@ -1,4 +1,4 @@
-"""Tests that materializing a selection of assets succeeds if it contains everything."""
+"""Tests that Dagster's command for materializing a selection of all assets succeeds."""
 
 from pathlib import Path
 

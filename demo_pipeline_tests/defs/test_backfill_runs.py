@@ -1,6 +1,6 @@
 """Tests that Dagster plans a run for each demonstration in the backfills of the UI.
 
-Nothing is executed: the planned runs stay in the queue. `doors/test_ui_paths.py` clicks the same
+No run is executed: the planned runs stay in the queue. `doors/test_ui_paths.py` clicks the same
 backfills in a browser and waits for their runs, which takes minutes.
 """
 

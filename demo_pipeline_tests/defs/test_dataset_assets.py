@@ -1,4 +1,4 @@
-"""Tests that dataset assets are built from committed outputs, and that bad builds replace none."""
+"""Tests that datasets are built from committed outputs, and never replaced by a failed build."""
 
 from collections.abc import Iterator
 from dataclasses import replace

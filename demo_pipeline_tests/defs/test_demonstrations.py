@@ -1,4 +1,4 @@
-"""Tests the events of a demonstration's run: built, rejected, or failed for a transient error."""
+"""Tests which events Dagster records when a demonstration is built, is rejected or fails."""
 
 import re
 import shutil
@@ -51,7 +51,7 @@ def test_every_stage_says_what_it_made_and_what_its_checks_compared(bench):
     for stage in STAGES:
         checks += [check.name for check in stage.checks]
     assert sorted(evaluations) == sorted(checks)
-    assert len(checks) <= 17  # a check per kind of question, and the check of the redactions
+    assert len(checks) <= 17  # one per kind of question, plus the check of redactions
     assert {evaluation.partition for evaluation in evaluations.values()} == {"first"}
     assert re.match(r"no problem in \d\d+ lines, ", evaluations["events_schema"].description or "")
 

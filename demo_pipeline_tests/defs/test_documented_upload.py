@@ -131,6 +131,6 @@ def test_a_documented_upload_in_a_bucket_becomes_datasets(bench, recording, tmp_
     [cudag] = [name for name in store.outputs() if name.startswith("datasets/")]
     folder = store.open(cudag)[0]
     assert errors(validate_cudag(folder)) == []
-    # The last record, `terminate`, is not made of a step.
+    # The last record, `terminate`, is not made from a step.
     assert len(read_lines(folder / "train.jsonl")) == len(samples) + 1
     assert ticked(bench, "new_uploads", evaluation.cursor).keys == []

@@ -1,4 +1,4 @@
-"""Tests what remains in DAGSTER_HOME of a forgotten demonstration."""
+"""Tests that no event of a forgotten demonstration remains in DAGSTER_HOME."""
 
 import sqlite3
 from collections.abc import Iterator

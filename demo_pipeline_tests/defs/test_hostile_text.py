@@ -1,4 +1,4 @@
-"""Tests that markup and control sequences in a recording's text have no effect for readers."""
+"""Tests that no UI or terminal interprets markup and control sequences in a recording's text."""
 
 import json
 import logging

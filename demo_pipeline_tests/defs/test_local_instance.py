@@ -29,7 +29,7 @@ def test_a_home_that_a_killed_process_left_is_made_whole(tmp_path, monkeypatch):
 
 
 def half_made(home: Path) -> None:
-    """Makes an incomplete home of older versions: empty tables without a migration version."""
+    """Makes a home as older versions may have left it: empty tables, and no migration version."""
     make_databases(home)
     for name in ("history/runs/index.db", "history/runs.db", "schedules/schedules.db"):
         with closing(sqlite3.connect(home / name)) as database, database:

@@ -1,4 +1,4 @@
-"""Tests that the page about operations names every sensor and every job for people."""
+"""Tests that the page about operations names every sensor and every maintenance job."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests what the UI shows of the decisions of people."""
+"""Tests that the UI shows how many decisions reviewers made, but none of their texts."""
 
 import dagster as dg
 

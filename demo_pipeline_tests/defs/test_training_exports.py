@@ -1,4 +1,4 @@
-"""Tests that training exports come first, follow the settings, and stop no others if they fail."""
+"""Tests the order of training exports, their settings, and that a failed export stops no other."""
 
 import json
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def order(result: Result) -> list[str]:
 
 
 def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Makes the first check of a stage fail."""
+    """Replaces the checks of a stage by a check that fails."""
 
     def strict(stage: Any) -> Any:
         check = replace(stage.checks[0], run=lambda *_: [PROBLEM])

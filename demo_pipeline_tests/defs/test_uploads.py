@@ -1,6 +1,6 @@
 """Tests single evaluations of the sensor `new_uploads`.
 
-Uploads are complete, changed, many, rejected, waiting or cancelled.
+The uploads are complete, changed, rejected or still incomplete, or their runs were cancelled.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tests that a command waits for a lasting error only once, not in every demonstration."""
+"""Tests that a command waits only once for a lasting error, not in every demonstration."""
 
 import errno
 import os

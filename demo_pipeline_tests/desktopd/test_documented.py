@@ -1,6 +1,6 @@
 """Tests that the examples of the OSWorld-Desktopd document are read without a problem.
 
-In the document, `...` in an example stands for more content. It is left out here.
+The `...` that stands for more content in the examples of the document is left out here.
 """
 
 import json
@@ -133,7 +133,7 @@ def test_the_example_of_a_tree_has_no_problem() -> None:
 
 
 def test_the_complete_example_is_valid(tmp_path):
-    """The task of the example expects 3 steps, but has 4. This is the only warning."""
+    """The only warning is that the example has 4 steps, although its task expects 3."""
     folder = tmp_path / "traj_chrome_001"
     dump_json(folder / "task.json", json.loads(TASK))
     values = json.loads(RESULT) | {"trajectory_id": folder.name, "total_steps": len(WORK)}

@@ -1,4 +1,4 @@
-"""`make ray`: checks that a backfill on Ray, whose workers die, has the outputs of one machine.
+"""`make ray`: compares a backfill on Ray, whose workers are killed, with a run on one machine.
 
 The command starts SeaweedFS, Postgres, a Ray head and Dagster's daemon on the loopback interface,
 with random credentials. It uploads the sample recordings and copies of them. `demo-pipeline run`

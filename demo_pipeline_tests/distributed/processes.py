@@ -33,7 +33,7 @@ def adopt_orphans() -> None:
 
 @contextmanager
 def running(process: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[None]:
-    """Ends a process at the end of the context: by a signal, or by force if the signal fails."""
+    """Ends a process at the end of the context, by a signal or else by force."""
     try:
         yield
     finally:

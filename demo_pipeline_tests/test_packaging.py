@@ -254,14 +254,14 @@ class TestInbox:
         assert "Copied" in make("demo", directory=samples_checkout).stdout
         assert copy.read_text() == "the sample"
 
-    def test_uploads_that_are_elsewhere_get_no_samples(self, samples_checkout, monkeypatch):
+    def test_a_configured_inbox_gets_no_samples(self, samples_checkout, monkeypatch):
         monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", "s3://mine/recordings")
         printed = make("demo", directory=samples_checkout).stdout
         assert "not the samples" in printed
         assert "ran run" in printed
         assert not (samples_checkout / "data/recordings").exists()
 
-    def test_it_is_there_in_a_fresh_clone_and_git_ignores_what_is_in_it(self, tmp_path):
+    def test_the_inbox_is_in_a_fresh_clone_and_git_ignores_its_content(self, tmp_path):
         inbox = tmp_path / "data/recordings"
         inbox.mkdir(parents=True)
         for name in (".gitignore", "data/recordings/.gitignore"):

@@ -120,7 +120,7 @@ class TestReferences:
         assert [path for path in paths if not (ROOT / path).exists()] == []
 
     @pytest.mark.parametrize("page", named(PAGES))
-    def test_no_word_is_taken_for_a_tag(self, page):
+    def test_no_word_of_a_page_is_parsed_as_an_html_tag(self, page):
         """GitHub shows nothing of `<word>`, unless it is code."""
         code = re.compile(r"^```.*?^```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
         assert re.findall(r"<\w[^>]*>", code.sub("", text_of(page))) == []
@@ -186,7 +186,7 @@ class TestExamples:
             "action.json",
         }
 
-    def test_the_least_recording_of_the_page_is_read_whole(self, tmp_path):
+    def test_the_minimal_recording_of_the_page_lacks_only_the_video(self, tmp_path):
         page = DOCS / "guides/recorders.md"
         [meta] = code_blocks(page, "json")
         [log] = code_blocks(page, "jsonl")

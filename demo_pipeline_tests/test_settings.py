@@ -146,7 +146,7 @@ class TestExports:
         assert DatasetSettings(exports=names).exports == tuple(names)
         assert DatasetSettings().exports == tuple(names)[:3]  # the other exports must be requested
 
-    def test_the_choice_makes_no_export_stale(self):
+    def test_the_setting_of_exports_makes_no_export_stale(self):
         assert DatasetSettings(exports=("sft",)).fingerprint() == DatasetSettings().fingerprint()
 
 

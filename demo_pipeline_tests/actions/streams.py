@@ -136,7 +136,7 @@ def summary_of(action: Action) -> str:
 
 
 def whole(actions: Iterable[Action]) -> list[Action]:
-    """Joins typing that was divided at pauses, as the pipeline does if the screen is unchanged.
+    """Joins typing that was divided at breaks, as the pipeline does if the screen is unchanged.
 
     test_typing.py tests the places at which typing is divided.
     """

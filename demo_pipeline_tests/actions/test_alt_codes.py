@@ -37,7 +37,7 @@ def alt_code(time: int, digits: str, alt: str = "LeftAlt") -> list[Line]:
         ("0233", "ru-RU", "é", False),
     ],
 )
-def test_digits_of_the_keypad_under_alt_are_one_character(digits, locale, char, is_sure):
+def test_keypad_digits_typed_with_alt_are_one_character(digits, locale, char, is_sure):
     lines = [*typed(0, "C", "A", "F"), *alt_code(600, digits), *typed(1600, "Space")]
     [action] = actions(lines, platform="windows", locale=locale)
     assert action.text == f"caf{char} "
@@ -68,11 +68,11 @@ def test_a_digit_that_is_released_after_alt_belongs_to_the_character():
         (chord(0, "LeftCtrl", "LeftAlt", "Numpad2"), "windows"),
     ],
 )
-def test_other_digits_under_alt_are_hotkeys(lines, platform):
+def test_other_digits_typed_with_alt_are_hotkeys(lines, platform):
     assert summaries(lines, platform=platform)[0].endswith("alt+2")
 
 
-def test_a_hotkey_under_the_same_alt_is_no_code():
+def test_a_hotkey_while_alt_is_still_held_is_no_alt_code():
     lines = [down(0, "LeftAlt"), *tap(50, "Numpad2"), *tap(200, "Tab"), up(400, "LeftAlt")]
     assert summaries(lines, platform="windows") == ["alt+2", "alt+tab"]
 
@@ -105,18 +105,18 @@ def test_without_a_character_of_altgr_it_is_a_hotkey(char, platform):
 
 
 @pytest.mark.parametrize(("locale", "text"), [("en-US", "12.5"), ("de-DE", "12,5")])
-def test_the_point_of_the_keypad_is_the_layouts(locale, text):
+def test_the_decimal_key_of_the_keypad_depends_on_the_layout(locale, text):
     keys = typed(0, "Kp1", "Kp2", "KpDelete", "Kp5")
     assert summaries(keys, platform="linux", locale=locale) == [f"type {text}"]
 
 
-def test_the_point_of_the_keypad_deletes_without_num_lock():
+def test_the_decimal_key_of_the_keypad_deletes_without_num_lock():
     lines = [*tap(0, "NumLock"), *tap(200, "KpDelete")]
     assert summaries(lines, platform="linux") == ["delete"]
 
 
 @pytest.mark.parametrize(("locale", "is_sure"), [("en-US", True), ("sv-SE", False), ("", False)])
-def test_the_point_of_the_keypad_is_doubtful_where_the_layout_is_not_known(locale, is_sure):
+def test_the_decimal_key_of_the_keypad_is_doubtful_in_an_unknown_layout(locale, is_sure):
     [keypad] = actions(typed(0, "Kp1", "KpDelete"), platform="linux", locale=locale)
     [other] = actions(typed(0, "Num1", "Dot"), platform="linux", locale=locale)
     assert (keypad.text, "doubtful_text" not in keypad.flags) == ("1.", is_sure)

@@ -64,7 +64,7 @@ EVERYTHING: list[Line] = [
 ]
 
 
-def test_withheld_input_parts_typing_and_is_no_pause(folder):
+def test_withheld_input_divides_typing_and_is_no_pause(folder):
     log = [
         *typed(0, "KeyC", "KeyA"),
         line(300, "redacted", reason="other app"),
@@ -128,7 +128,7 @@ def test_the_summary_has_no_typed_character(folder):
     assert read_actions(folder)[0].text == "qz"
 
 
-def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder):
+def test_a_text_in_place_of_a_key_name_is_not_published(folder):
     """A key name in a log may be typed text, so the summary must not show it anywhere."""
     keys = [*tap(0, "hunter2"), down(500, "ControlLeft"), *tap(550, "hunter2", char="c")]
     keys += [*tap(700, "hunter2", char="hunter2"), up(800, "ControlLeft"), *click(900)]

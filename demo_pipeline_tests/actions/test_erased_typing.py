@@ -31,7 +31,7 @@ def test_erased_typing_lasts_from_its_first_key_to_its_last(tmp_path: Path) -> N
     assert stretches(tmp_path, "action", "-", "-", "pointer_travel", "-") == [(200, 500)]
 
 
-def test_an_action_parts_two_erased_typings(tmp_path: Path) -> None:
+def test_an_action_separates_two_erased_texts(tmp_path: Path) -> None:
     assert stretches(tmp_path, "-", "-", "action", "-", "-") == [(100, 200), (400, 500)]
 
 

@@ -96,7 +96,7 @@ def test_a_lost_shift_ends_with_the_next_press(platform):
     assert summaries(*lines, *again, platform=platform) == ["type KabLo"]
 
 
-def test_a_modifier_lost_without_effect_is_accounted_for():
+def test_a_modifier_without_release_and_effect_is_accounted_for():
     segmentation, _ = read(down(0, "ControlLeft"), tap(1500, "KeyC"))
     assert [a.text for a in segmentation.actions] == ["c"]
     assert segmentation.reasons == {1: "modifier_never_released"}

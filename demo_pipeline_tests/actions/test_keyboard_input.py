@@ -164,7 +164,7 @@ def test_the_halves_of_an_emoji_are_one_character():
 
 
 @pytest.mark.parametrize("code", [0xD83D, 0xDE00])
-def test_a_lone_half_splits_typing_and_is_told(code, tmp_path):
+def test_a_lone_half_splits_typing_and_is_reported(code, tmp_path):
     lone = (half(200, chr(code), "KeyX"), half(600, chr(code)))
     lines = [*tap(0, "KeyA"), *lone[0], *tap(400, "KeyB"), *lone[1]]
     grouped = actions(*lines)
@@ -205,7 +205,7 @@ def test_held_and_tapped_navigation_keys(key):
     assert (action.presses, len(action.events), action.end_ms) == (7, 10, 940)
 
 
-def test_a_long_hold_before_auto_repeat_parts_nothing():
+def test_a_long_hold_before_auto_repeat_does_not_divide_the_action():
     lines = [down(0, "DownArrow"), down(1000, "DownArrow"), up(1100, "DownArrow")]
     assert summaries(*lines) == ["down x2"]
 
@@ -332,7 +332,7 @@ def test_keys_are_named_by_their_place_and_accents_join(locale, keys, text):
         ("nl-NL", "auto", ["KeyE"], False),
     ],
 )
-def test_text_is_doubtful_where_keyboards_differ_and_nothing_tells(
+def test_text_is_doubtful_where_possible_keyboards_differ(
     tmp_path, locale, setting, keys, doubtful
 ):
     built(tmp_path, typed(0, *keys), locale=locale, setting=setting)

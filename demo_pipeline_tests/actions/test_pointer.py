@@ -156,7 +156,7 @@ def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey():
     assert action.flags == ["modified_midway"]
 
 
-def test_a_drag_followed_closely_by_copy_is_both():
+def test_a_drag_closely_followed_by_ctrl_c_is_two_actions():
     lines = [press(0, 0, 0), move(50, 80, 0), down(90, "ControlLeft"), lift(100, 80, 0),
              down(140, "KeyC"), up(200, "KeyC"), up(220, "ControlLeft")]  # fmt: skip
     assert summaries(*lines) == ["drag left", "ctrl+c"]
@@ -171,7 +171,7 @@ def test_a_held_modifier_belongs_to_every_click_it_modified():
     assert [(a.press_ms, a.end_ms) for a in grouped] == [(100, 180), (900, 980)]
 
 
-def test_no_position_anywhere_is_a_click_without_one():
+def test_a_click_in_a_log_without_positions_has_no_position():
     [action] = actions(press(0), lift(80))
     assert (action.action_type, action.x, action.y) == ("click", None, None)
 

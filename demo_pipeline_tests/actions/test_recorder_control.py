@@ -71,5 +71,5 @@ def test_the_last_shortcut_or_click_of_a_log_may_be_its_stop():
         pytest.param([], id="nothing"),
     ],
 )
-def test_what_no_recorder_is_stopped_with(parts):
+def test_actions_that_stop_no_recorder(parts):
     assert stop_of(*parts) == ""

@@ -290,7 +290,7 @@ def test_digits_are_typed_with_every_input_method(tmp_path):
     ]
 
 
-def test_who_is_seen_to_type_latin_letters_types_them_in_the_next_field_too(tmp_path):
+def test_latin_letters_seen_in_one_field_decide_for_the_next_field(tmp_path):
     actions = read(
         tmp_path,
         scan(0),
@@ -310,7 +310,7 @@ def test_the_key_that_switches_to_hangul_does_not_make_the_text_incomplete(tmp_p
     assert texts(actions) == [("안", "confirmed", False)]
 
 
-def test_a_text_that_a_click_may_have_put_there_is_not_taken(tmp_path):
+def test_a_text_that_a_click_may_have_inserted_is_not_used(tmp_path):
     """A click on a suggestion fills the field, too."""
     typing = keys(1000, "KeyB", "KeyE", "KeyI")
     parts = (scan(0), typing, click(2000, 400, 500), scan(4000, "北京西站"))
@@ -356,7 +356,7 @@ def test_a_row_of_dots_is_no_text(tmp_path):
     assert texts(read(tmp_path, scan(0), typing, scan(3000, "••••"))) == [("anna", "unseen", False)]
 
 
-def test_a_short_text_has_to_be_all_that_was_gained(tmp_path):
+def test_a_short_text_must_be_the_whole_change_of_the_field(tmp_path):
     """A short text may appear in a field by chance, for example if the field shows a clock."""
     actions = read(tmp_path, scan(0, "12:03"), keys(1000, "Num4"), scan(3000, "12:04"))
     assert texts(actions) == [("4", "confirmed", False)]
@@ -364,7 +364,7 @@ def test_a_short_text_has_to_be_all_that_was_gained(tmp_path):
     assert texts(actions)[0][1] == "unseen"
 
 
-def test_a_damaged_scan_costs_no_text(tmp_path):
+def test_a_damaged_scan_does_not_affect_texts(tmp_path):
     broken = line(3000, "axtree", duration=50, tree="none", focused_element=None, queries={})
     parts = (scan(0), keys(1000, "KeyA", "KeyB", "KeyC"), broken, scan(4000, "abc"))
     assert texts(read(tmp_path, *parts)) == [("abc", "confirmed", False)]

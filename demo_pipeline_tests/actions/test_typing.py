@@ -153,7 +153,7 @@ def test_on_macos_two_distant_events_of_caps_lock_are_two_taps(hold, expected):
     assert summaries(*lines, platform="macos") == ["click left 1", expected]
 
 
-def test_caps_lock_switched_on_for_nothing_inverts_nothing_later():
+def test_unused_caps_lock_does_not_invert_later_text():
     later = [down(2000, "CapsLock"), typed(2100, C, O), up(2400, "CapsLock"), tap(2500, U)]
     lines = [tap(0, "CapsLock", hold=900), tap(1000, C), *later]
     assert summaries(*lines, platform="macos") == ["type cCOu"]
@@ -276,7 +276,7 @@ def test_two_shift_keys_of_one_name(lines, expected):
     assert "release_without_press" not in segmentation.reasons.values()
 
 
-def test_typing_is_parted_after_a_rest_behind_a_few_characters():
+def test_typing_is_divided_at_a_break_after_a_few_characters():
     """The characters may be a command that opened another screen, such as q in a pager."""
     parted = parts(typed(0, "KeyQ"), typed(500, C, O))
     assert [(action.text, action.flags) for action in parted] == [("q", []), ("co", ["continued"])]
@@ -286,7 +286,7 @@ def test_typing_is_parted_after_a_rest_behind_a_few_characters():
     assert [action.text for action in corrected] == ["o"]
 
 
-def test_longer_typing_is_parted_after_a_long_rest():
+def test_longer_typing_is_divided_at_a_long_break():
     """The parts stay separate only if the video shows a dark or locked screen during the rest."""
     first, second = parts(typed(0, C, O, U, C, O), typed(2000, C))
     assert (first.text, first.flags) == ("couco", [])

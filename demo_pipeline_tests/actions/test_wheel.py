@@ -80,7 +80,7 @@ def test_amounts_are_notches(platform, deltas, expected):
     assert action.wheel_sum == pytest.approx(sum(deltas))
 
 
-def test_one_unit_is_that_of_a_whole_recording():
+def test_all_scrolls_of_a_recording_have_the_same_unit():
     """A single large delta shows the unit of all scrolls, even of those with a touchpad."""
     swipe = [8, 15, 22, 28, 33, 36, 38, 38, 36, 33, 28, 22, 15, 8]
     pushed = [wheel(0, 120), wheel(8000, 100), wheel(8050, 53), wheel(16_000, 1)]
@@ -103,7 +103,7 @@ def test_nudges_of_a_touchpad_add_up():
     ]
 
 
-def test_what_either_unit_fits_is_unclear():
+def test_a_scroll_that_fits_both_units_is_unclear():
     """Three deltas of 8 may be 24 notches, or a fifth of a notch.
 
     In a recording with deltas of 120, a delta of 1 is unclear, too.
@@ -148,7 +148,7 @@ def test_less_than_half_a_notch_is_no_action(platform, deltas):
     assert segmentation.wheel_remainder == pytest.approx(sum(deltas) / per_notch, abs=1e-6)
 
 
-def test_a_tiny_scroll_does_not_part_typing():
+def test_a_tiny_scroll_does_not_divide_typing():
     lines = [tap(0, "KeyA"), wheel(200, -3), tap(400, "KeyB"), wheel(9000, -300)]
     assert summaries(*lines, platform="macos", pause_ms=60_000) == ["type ab", "scroll down 3"]
 
@@ -185,19 +185,19 @@ def test_few_scrolls_do_not_prove_a_unit(platform, delta, scrolls, flags):
         ("macos", [-300, 20, 20, 20], ["scroll down 3", "scroll up 1"]),
     ],
 )
-def test_a_reversal_is_a_scroll_from_half_a_notch_on(platform, deltas, expected):
+def test_a_reversal_of_at_least_half_a_notch_is_a_scroll(platform, deltas, expected):
     turns = [wheel(50 * n, delta) for n, delta in enumerate(deltas)]
     assert summaries(*turns, platform=platform) == expected
 
 
-def test_a_tail_belongs_to_its_gesture():
+def test_the_last_small_deltas_belong_to_their_gesture():
     segmentation, _ = read(wheel(0, 120), wheel(50, 120), wheel(100, -1), platform="windows")
     assert [(a.direction, a.amount, a.events) for a in segmentation.actions] == [
         ("down", 2, [1, 2, 3])
     ]
 
 
-def test_phases_and_momentum_belong_to_a_touchpads_scroll():
+def test_the_phases_and_momentum_of_a_touchpad_are_one_scroll():
     """The person presses a key and moves the pointer while the page is still scrolling."""
     pushed = [move(0, 50, 60), wheel(10, 0), wheel(20, -150), wheel(40, -120)]
     gliding = [tap(60, "KeyA"), wheel(80, -100), move(90, 700, 700), wheel(100, -80), wheel(120, 0)]
@@ -217,7 +217,7 @@ def test_a_second_push_elsewhere_is_no_momentum():
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
-def test_elsewhere_nothing_glides(platform):
+def test_other_platforms_have_no_momentum(platform):
     lines = [move(0, 50, 60), wheel(20, -1), wheel(25, 0), move(60, 700, 700), wheel(100, -1)]
     segmentation, _ = read(*lines, platform=platform)
     assert [(a.x, a.amount) for a in segmentation.actions] == [(50, 1), (700, 1)]

@@ -119,7 +119,7 @@ def test_without_annotations_not_a_byte_of_a_dataset_changes(root):
             assert read(annotated[form], f"demo{number}") == read(before[form], f"demo{number}")
 
 
-def test_thoughts_verdicts_and_grades_are_where_each_form_has_them(root):
+def test_each_export_has_thoughts_verdicts_and_grades_in_its_own_fields(root):
     workspace = opened(root)
     say(
         workspace,
@@ -226,7 +226,7 @@ def test_a_persons_annotation_is_used_and_disagreements_are_counted(root):
 
 
 @pytest.mark.parametrize("source", ["model", "rule"])
-def test_bad_masks_exactly_that_row(root, source):
+def test_a_step_judged_incorrect_masks_exactly_its_row(root, source):
     workspace = opened(root, "sft", "messages", "step_labels", exclude_steps="incorrect")
     for number in range(3):
         rebuild(workspace, f"demo{number}")
@@ -408,7 +408,7 @@ def split_of(files: dict[str, bytes], names: list[str]) -> dict[str, str]:
     return {name: next(iter(splits)) for name, splits in splits_of_demo.items()}
 
 
-def test_only_steps_that_annotations_leave_are_scored(root):
+def test_steps_excluded_by_annotations_are_not_scored(root):
     workspace = opened(root, exclude_steps="incorrect")
     predictions = root / "predictions.jsonl"
     asked = Evaluation(split="any")

@@ -114,7 +114,7 @@ class TestScores:
         assert everything["score"]["truth"] == 1
         assert set(scores["preset"]) == {"strict", "agentnetbench"}
 
-    def test_what_cannot_be_scored_is_refused(self, local):
+    def test_predictions_that_cannot_be_scored_are_refused(self, local):
         with pytest.raises(ValueError, match="no column response"):
             local.score(answers().drop(columns="response"))
         with pytest.raises(StorageError, match="there is no such preset"):
@@ -218,7 +218,7 @@ class TestErrors:
         with pytest.raises(StorageError, match="no such folder"):
             dp.load_store(tmp_path / "misspelt")
 
-    def test_a_table_of_an_older_version_lacks_no_column(self, tmp_path):
+    def test_tables_of_older_versions_have_all_columns(self, tmp_path):
         """Columns that were added in later versions are null."""
         from demo_pipeline_tests.store.making_outputs import recipe
 

@@ -104,7 +104,7 @@ def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(patient, monk
     assert findings["dagster"]["level"] == "ok"
 
 
-def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch):
+def test_unusable_settings_end_the_command_with_exit_code_2(monkeypatch):
     monkeypatch.setenv("DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS", "wide")
     assert CliRunner().invoke(app, ["doctor", "--json"]).exit_code == 2
 

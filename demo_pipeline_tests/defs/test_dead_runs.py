@@ -117,7 +117,7 @@ def test_a_run_that_ends_leaves_no_lock(instance):
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])
-def test_a_run_whose_server_is_gone_before_its_process_came_so_far_is_closed(
+def test_a_run_whose_server_ended_before_its_process_locked_it_is_closed(
     instance, tmp_path, status
 ):
     path = tmp_path / "server"

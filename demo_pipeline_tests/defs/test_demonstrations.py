@@ -56,7 +56,7 @@ def test_every_stage_says_what_it_made_and_what_its_checks_compared(bench):
     assert re.match(r"no problem in \d\d+ lines, ", evaluations["events_schema"].description or "")
 
 
-def test_what_is_up_to_date_is_not_built_and_says_so(bench):
+def test_stages_that_are_up_to_date_are_reported_as_unchanged(bench):
     before = bench.files()
     result = bench.process("first")
     assert result.success
@@ -67,7 +67,7 @@ def test_what_is_up_to_date_is_not_built_and_says_so(bench):
     assert bench.files() == before
 
 
-def test_a_refused_demonstration_says_why_where_people_look(bench):
+def test_the_reason_of_a_rejection_is_in_every_event(bench):
     (bench.uploads / "first" / LOG).write_text("no json\n" * 3)
     result = bench.process("first")
     assert not result.success
@@ -89,7 +89,7 @@ def test_a_refused_demonstration_says_why_where_people_look(bench):
     assert bench.process("second").success
 
 
-def test_a_defect_of_ours_is_quarantined_without_its_message(bench):
+def test_a_defect_of_the_pipeline_is_quarantined_without_its_message(bench):
     def build(*_: object) -> dict[str, int]:
         raise ZeroDivisionError("typed text")
 
@@ -116,7 +116,7 @@ def _materialize(bench: Bench, asset: dg.AssetsDefinition, key: str) -> dg.Execu
 
 
 @pytest.mark.parametrize(("failing", "success"), [(2, True), (9, False)])
-def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
+def test_a_transient_error_is_retried_and_then_fails_with_its_message(
     bench, monkeypatch, failing, success
 ):
     attempts = 0
@@ -141,7 +141,7 @@ def test_what_may_pass_is_tried_again_and_ends_with_its_own_sentence(
     assert list_quarantine(bench.workspace.store) == []
 
 
-def test_a_key_that_is_no_id_and_a_missing_input_are_told(bench):
+def test_an_invalid_id_and_a_missing_input_are_reported(bench):
     bench.instance.add_dynamic_partitions("demonstrations", ["../up", "first"])
     [failure] = failures(bench.run("process_demonstration", "../up", ["events"])).values()
     assert "is not a demonstration id" in failure.description

@@ -48,7 +48,7 @@ def rows(database: Path) -> Iterator[str]:
         yield from connection.iterdump()
 
 
-def test_its_partition_and_its_runs_go_with_their_events(tmp_path, monkeypatch):
+def test_forgetting_removes_the_partition_and_the_runs_with_their_events(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.get() as instance:
         instance.add_dynamic_partitions(PARTITIONS_NAME, ["gone", "kept"])

@@ -98,7 +98,7 @@ def shown_in(result: Result) -> tuple[list[str], list[str]]:
     return rendered, texts
 
 
-def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(ran):
+def test_dagster_shows_no_markup_or_control_sequence_of_a_recording(ran):
     rendered: list[str] = []
     plain: list[str] = []
     for result in ran[1]:
@@ -114,7 +114,7 @@ def test_nothing_of_it_is_in_dagster_and_nothing_there_is_markup(ran):
         assert not UNSEEN.search(text), text[:500]
 
 
-def test_nothing_of_it_is_markup_in_the_cards(ran):
+def test_dataset_cards_contain_no_markup_of_a_recording(ran):
     cards = list((ran[0].uploads.parent / "store").rglob("README.md"))
     assert len(cards) > 3
     for card in cards:
@@ -125,7 +125,7 @@ def test_nothing_of_it_is_markup_in_the_cards(ran):
             assert token.type != "image" or str(token.attrGet("src")).startswith("plots/")
 
 
-def test_the_platform_of_the_data_is_of_a_vocabulary(ran):
+def test_the_data_contain_only_known_platforms(ran):
     folder = ran[0].workspace.store.open(TRAJECTORIES_STAGE.output("odd"))[0]
     rows = read_rows(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA, ("platform",))
     assert {row["platform"] for row in rows} == {""}

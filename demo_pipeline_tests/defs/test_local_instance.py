@@ -41,7 +41,7 @@ def half_made(home: Path) -> None:
             database.execute("DROP TABLE IF EXISTS secondary_indexes")
 
 
-def test_a_home_that_was_half_made_before_is_made_again(tmp_path, monkeypatch):
+def test_an_incomplete_home_of_an_older_version_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     half_made(tmp_path)
     with opened_instance(tmp_path) as instance:

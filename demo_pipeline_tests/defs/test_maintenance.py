@@ -17,7 +17,7 @@ def bench(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
         yield opened
 
 
-def test_the_others_are_processed_and_the_run_fails_with_the_reason(bench, monkeypatch):
+def test_other_demonstrations_are_reprocessed_and_the_run_fails_with_the_reason(bench, monkeypatch):
     processed: list[str] = []
 
     def is_outdated(_: Any, demonstration: str) -> bool:

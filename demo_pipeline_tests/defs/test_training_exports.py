@@ -72,7 +72,7 @@ def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed):
 
 
 @pytest.mark.parametrize("name", sorted(EXPORTS))
-def test_a_failed_export_is_recorded_and_holds_nothing_up(processed, monkeypatch, name):
+def test_a_failed_export_is_recorded_and_stops_no_other_stage(processed, monkeypatch, name):
     rejecting(monkeypatch, name)
     bench = changed(processed)
     result = bench.run("build_datasets")

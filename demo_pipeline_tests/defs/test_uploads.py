@@ -63,7 +63,7 @@ def test_an_upload_in_parts_is_requested_once_it_is_whole(bench):
     assert (evaluation.keys, evaluation.cursor) == ([], "{}")
 
 
-def test_an_upload_that_is_not_still_waits(bench, monkeypatch):
+def test_an_upload_that_may_still_change_waits(bench, monkeypatch):
     calm = bench.settings.discovery.model_copy(update={"stable_seconds": 60})
     bench.__dict__["settings"] = bench.settings.model_copy(update={"discovery": calm})
     copy(bench, "third")
@@ -103,7 +103,7 @@ def test_a_damaged_record_that_a_dataset_left_out_is_built_again(bench):
     assert (evaluation.keys, evaluation.cursor) == ([], "{}")
 
 
-def test_a_refused_upload_is_asked_for_once(bench):
+def test_a_rejected_upload_is_requested_once(bench):
     (bench.uploads / "first" / "input_log.jsonl").write_text("{torn\n")
     evaluation = look(bench)
     assert not launched(bench, evaluation.requests[0]).success
@@ -112,7 +112,7 @@ def test_a_refused_upload_is_asked_for_once(bench):
     assert (evaluation.keys, evaluation.cursor) == ([], "{}")
 
 
-def test_what_did_not_pass_is_requested_again_with_its_attempt_in_the_key(bench, monkeypatch):
+def test_an_upload_that_was_not_built_is_requested_again_as_a_new_attempt(bench, monkeypatch):
     copy(bench, "third")
     evaluation = look(bench)
     [first] = evaluation.requests
@@ -151,7 +151,7 @@ def test_an_upload_whose_run_failed_after_a_cancelled_run_of_many_is_requested_a
     assert look(bench, evaluation).keys == ["third"]
 
 
-def test_more_than_a_tick_may_request_are_one_run_of_many(bench, monkeypatch):
+def test_more_uploads_than_one_evaluation_may_request_are_a_single_run(bench, monkeypatch):
     monkeypatch.setattr(upload_sensor, "MANY", 2)
     monkeypatch.setattr(upload_sensor, "runs_here", lambda _: True)
     for name in ("third", "fourth", "fifth"):

@@ -89,11 +89,11 @@ def test_a_full_disk_is_waited_for_once_by_a_command(bench, monkeypatch):
         ),
     ],
 )
-def test_the_trouble_of_another_file_is_the_same_trouble(first, second):
+def test_an_error_at_another_file_has_the_same_cause(first, second):
     assert trouble_of(first) == trouble_of(second)
 
 
-def test_another_trouble_is_waited_for():
+def test_an_error_with_another_cause_is_waited_for():
     waits = VainWaits()
     waits.add(trouble_of(S3CallError("s3://bucket/a.mp4", "SlowDown", 503)))
     assert trouble_of(S3CallError("s3://bucket/a.mp4", "AccessDenied", 403)) not in waits
@@ -107,7 +107,7 @@ def trouble_of(error: Exception) -> str:
     return raised.value.trouble
 
 
-def test_a_worker_learns_from_another_and_a_full_memory_forgets_nothing():
+def test_workers_share_lasting_errors_and_a_full_memory_keeps_them():
     waits = VainWaits()
     if (child := os.fork()) == 0:
         for number in range(500):

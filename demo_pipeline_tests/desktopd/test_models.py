@@ -96,7 +96,7 @@ def test_a_rejected_text_is_not_repeated():
 
 
 @pytest.mark.parametrize("value", [[], {**good.index(), "trajectories": [7]}])
-def test_what_is_no_object_is_told_without_a_class_of_this_code(value):
+def test_the_error_for_a_value_that_is_no_object_names_no_class(value):
     _, [problem] = check(Index, value, "index.json")
     place = "trajectories[0]" if value else "document"
     assert problem.message == f"{place}: Input should be a valid dictionary"

@@ -109,7 +109,7 @@ def test_one_wrong_thing_is_found_on_its_line(root, path, value, code, message):
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"null\n", b"\xff\n", b"[" * 50_000, b"[1e999]"])
-def test_a_bad_line_costs_the_others_nothing(root, line):
+def test_a_bad_line_does_not_affect_other_lines(root, line):
     path = write(root, samples(root))
     path.write_bytes(path.read_bytes() + line)
     assert set(map(file_and_line, validate_sft(path))) == {"train.jsonl:9"}
@@ -160,7 +160,7 @@ def test_a_file_of_another_step_is_found(root, key):
         (b'"', b"\xff", "invalid_json"),
     ],
 )
-def test_a_fault_of_a_tree_that_a_sample_names_is_told_on_the_samples_line(root, old, new, code):
+def test_an_error_in_a_referenced_tree_is_reported_on_the_line_of_the_sample(root, old, new, code):
     values = plain(root)
     path = root / values[2]["input"]["ui_tree"]
     tree = json.dumps(load_json(path)).encode()  # on one line, so that errors have a column

@@ -53,5 +53,5 @@ def test_an_error_names_trajectory_and_file(folder, file, data):
     assert {(p.demonstration, p.file) for p in caught.value.problems} == {(good.NAME, file)}
 
 
-def test_an_empty_place_has_no_trajectories(tmp_path):
+def test_an_empty_folder_has_no_trajectories(tmp_path):
     assert trajectory_folders(tmp_path) == []

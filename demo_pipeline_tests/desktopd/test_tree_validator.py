@@ -123,7 +123,7 @@ def test_a_damaged_file_has_the_same_problems_on_both_paths(edits):
         assert (plain(nodes), problems) == (plain(expected[0]), expected[1])
 
 
-def test_ids_need_not_count_the_nodes_but_each_is_another():
+def test_ids_need_not_be_consecutive_but_must_be_unique():
     for ids, sound in (
         (("node_2", "node_1"), True),
         (("node_7000", "node_x"), False),

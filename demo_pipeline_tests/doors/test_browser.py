@@ -169,7 +169,7 @@ def test_a_quarantined_upload_is_red_and_says_why(watched, page):
     expect(reason).to_contain_text("restore meta.json from the recorder")
 
 
-def test_the_datasets_are_built_of_what_is_good_and_no_other_run_is_launched(watched):
+def test_the_datasets_contain_the_good_upload_and_no_other_run_is_launched(watched):
     ended = jobs(when(watched.address, lambda seen: jobs(seen)["build_datasets"] > 0))
     assert ended["process_demonstration"] == 2
     assert ended["build_datasets"] == 1

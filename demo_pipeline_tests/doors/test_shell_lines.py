@@ -146,7 +146,7 @@ def test_four_commands_show_the_steps_of_ones_own_recording(tmp_path):
         expect(page.locator(f'#canvas[data-shown="{MY_RECORDING}/0"]')).to_be_attached()
 
 
-def test_only_what_nobody_can_run_here_is_marked():
+def test_only_commands_that_cannot_run_here_are_marked():
     """If you mark another line, give a reason on the page and change the number here."""
     lines = [line for page in PAGES for line in lines_of(page)]
     marked = Counter(line.reason for line in lines if line.when == "not run")

@@ -93,7 +93,7 @@ CASES = [
         0.75,
         0.75,
     ),
-    # Types that the script ignores do not lower the mean of the other types.
+    # The script does not score some types of actions. They do not lower the mean of the others.
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1), WAIT], 1, 1),
     ([click(0.1, 0.1), WAIT], [click(0.1, 0.1)], 0.5, 0.5),
 ]
@@ -104,7 +104,7 @@ def test_a_case_has_the_score_of_the_script(truth, given, first, revised):
     before = list(truth)
     assert score_bench(truth, given) == pytest.approx(first, abs=1e-12)
     assert score_bench(truth, given, revised=True) == pytest.approx(revised, abs=1e-12)
-    assert truth == before  # AgentNetBench's script changes the truth
+    assert truth == before  # unlike AgentNetBench's script, ours must not change its argument
 
 
 def test_our_actions_are_converted_to_the_actions_of_the_script():

@@ -1,6 +1,6 @@
 """Tests the image sheet of wrong answers.
 
-The sheet shows the person's action and the model's action, but no text that either typed.
+The sheet shows the person's action and the model's action. It never shows the text that they typed.
 """
 
 from pathlib import Path

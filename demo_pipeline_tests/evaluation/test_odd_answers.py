@@ -1,4 +1,7 @@
-"""Tests that no odd answer stops an evaluation: in any answer format, step and scoring rule."""
+"""Tests that unusual answers never stop an evaluation.
+
+Every answer is scored in every answer format, for every type of step and by every scoring rule.
+"""
 
 import json
 from itertools import cycle, pairwise, product
@@ -37,7 +40,7 @@ CODES = (
 
 
 def odd_answers(form):
-    """Returns odd answers: each part alone, each part followed by the next, and no call at all."""
+    """Returns answers of one call, answers of two successive calls, and answers without a call."""
     parts: tuple[str, ...] = CODES
     if form != "opencua":
         calls = ({"name": "computer_use", "arguments": arguments} for arguments in CALLS)

@@ -1,4 +1,4 @@
-"""Tests that predictions of any quality can be read; unusable answers count as wrong."""
+"""Tests that any file of predictions can be read, and that unusable answers count as wrong."""
 
 import json
 

@@ -55,7 +55,7 @@ def rows(folder, count=33 * 7):
 
 
 def expected(preset, answerer, dimension, value):
-    """Computes the means of a group with simple code, for comparison."""
+    """Returns the expected means of a group, computed with simpler code than the tested one."""
     steps = [
         (label(n)["trajectory"], score)
         for n in range(33 * 7)
@@ -101,5 +101,6 @@ def held(call):
 def test_scores_of_more_steps_need_no_more_memory(tmp_path):
     rows(tmp_path, 7)  # imports
     few, many = (held(lambda steps=steps: rows(tmp_path, steps)) for steps in (6_000, 24_000))
-    # 10 bytes per step; the labels and numbers of a step (two answerers, two rules) take 58 bytes.
+    # The limit is 10 bytes per additional step. Keeping the labels and scores of a step in memory
+    # (two answerers, two rules) would take 58 bytes.
     assert many - few < 18_000 * 10

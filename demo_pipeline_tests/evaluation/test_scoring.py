@@ -22,7 +22,10 @@ BOX = (400.0, 200.0, 200.0, 150.0)
 
 
 def decode(text, _size):
-    """Decodes the answers in these tests: the number of an action, a name, or nonsense."""
+    """Decodes an answer of these tests: the index of an action in `EVERY_ACTION`, or `wave`.
+
+    `wave` is a foreign action. Any other text raises an error.
+    """
     if text == "wave":
         return Answer((ForeignAction(TYPED),))
     if not text.isdigit():

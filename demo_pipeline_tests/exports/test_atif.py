@@ -77,8 +77,8 @@ def test_hidden_actions_are_described_in_words_in_order(tmp_path, monkeypatch):
         ("agent", "Step 3 of the work"),
         ("system", "Not shown: pressed keys after the recording had ended."),
     ]
-    # A screenshot belongs to the last step before it, so that no call seems to have the effect of a
-    # hidden action.
+    # A screenshot belongs to the last step before it. After a hidden action, this is the `system`
+    # step, so that the effect of the hidden action is not attributed to the call before it.
     assert [images(step) for step in document["steps"]] == [
         [],
         ["000"],

@@ -26,7 +26,7 @@ NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, DatasetStats]:
-    """Returns folder name → numbers, for the datasets of `described`, which fills the dict."""
+    """Returns a dict that `described` fills: folder name → statistics of the dataset."""
     return {}
 
 

@@ -34,7 +34,7 @@ def test_a_turn_has_its_screenshot_its_response_and_its_result(tmp_path):
     summary = build_form(form_of("cua_folder"), [demo], tmp_path / "out", TRAIN)
     folder = tmp_path / "out/train/demo"
     turns = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    assert turns == [f"turn_{n:03d}" for n in range(len(STEPS) + 1)]  # the last turn is the end
+    assert turns == [f"turn_{n:03d}" for n in range(len(STEPS) + 1)]  # the last turn ends the task
     for number, action in enumerate(ACTIONS):
         turn = folder / f"turn_{number:03d}"
         first = number * 3

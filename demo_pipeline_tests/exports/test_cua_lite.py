@@ -1,4 +1,7 @@
-"""Tests of the CUA-Lite export: the longest stretch of a trajectory that can be expressed."""
+"""Tests of the CUA-Lite export.
+
+A row contains the longest part of a trajectory that CUA-Lite's format can express.
+"""
 
 import json
 from pathlib import Path

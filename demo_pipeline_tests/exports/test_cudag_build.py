@@ -89,7 +89,7 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
 
 
 def test_a_test_expects_the_call_at_a_place(tmp_path):
-    """Typing, keys, waits and the end have no position, so that only records.jsonl has them."""
+    """Typing, keys, waits and the end have no position, so they are only in records.jsonl."""
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
     tested = [row for row in EXPECTED if "coordinate" in row[1][-1]]
@@ -140,7 +140,7 @@ def test_a_record_has_an_estimate_of_its_tokens(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 40)
     out, _ = build(tmp_path, [demo])
     tokens = [record.metadata.tokens for record in read_records(out / "train.jsonl")]
-    # The image has 2693 tokens; the system prompt and a call have the rest.
+    # The image takes 2693 tokens. The system prompt and a call take the rest.
     assert 2693 + 600 < tokens[0] < 2693 + 1000
     assert tokens[30] > tokens[0] + 30 * 20
     assert abs(tokens[39] - tokens[35]) < 10  # both prompts list the last 30 actions

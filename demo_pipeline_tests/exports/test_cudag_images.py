@@ -24,7 +24,7 @@ PLACES = st.tuples(st.integers(-20, 140), st.integers(-20, 110))
 def test_annotating_a_png_gives_the_pixels_of_drawing_on_the_whole_image(
     tmp_path_factory, kind, start, end, tolerance
 ):
-    """PNG files with the same pixels become equal annotated files, whatever encoder wrote them."""
+    """Annotated files do not depend on the encoder that wrote the screenshot."""
     folder: Path = tmp_path_factory.getbasetemp()
     rgb = np.random.default_rng(1).integers(0, 256, (90, 120, 3)).astype(np.uint8)
     PngWriter().write(folder / "ours.png", rgb)

@@ -1,6 +1,7 @@
 """Tests of actions in the formats of other projects.
 
-Actions that a format cannot express are counted, and the readers of these projects accept the code.
+Actions that a format cannot express are counted. The projects' own readers accept the code of all
+others.
 """
 
 import os
@@ -21,7 +22,7 @@ from demo_pipeline.exports.tool_calls import (
 )
 from demo_pipeline_tests.exports.cudag.test_decoder import ACTIONS
 
-# `make property` sets several thousand.
+# Number of random examples for each test. `make property` sets several thousand.
 EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "200"))
 
 

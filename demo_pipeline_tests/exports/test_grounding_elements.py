@@ -23,7 +23,7 @@ def chosen(
     area: tuple[int, int, int, int] = AREA,
     most: int = 100,
 ) -> tuple[list[str], dict[str, int]]:
-    """Returns the words of the selected elements, and the number of left-out elements by reason."""
+    """Returns the texts of the selected elements, and counts of the others by reason."""
     write_tree(tmp_path, *nodes)
     screen = read_screen(tmp_path / "ui_tree.json", platform)
     assert screen

@@ -77,7 +77,9 @@ def test_the_tables_of_the_trajectories_load_beside_their_trees(exports, hub):
         f"demo_{number}" for number in range(len(TABLE))
     )
     assert len(tables["steps"]) == len(TABLE)
-    with pytest.raises(ValueError, match="hidden_actions"):  # no hidden action, so no table
+    with pytest.raises(
+        ValueError, match="hidden_actions"
+    ):  # without hidden actions, there is no table of them
         hub.load_dataset(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
     first = hub.load_dataset(str(exports / "dataset"), cache_dir=cache)
     assert first["train"]["trajectory_id"] == tables["trajectories"]["trajectory_id"]

@@ -14,11 +14,17 @@ from demo_pipeline_tests.exports.forms import build_cudag, build_messages, valid
 
 
 def all_lines(out: Path) -> list[dict]:
-    return [line for path in sorted(out.glob("*.jsonl")) for line in read_lines(path)]
+    lines = []
+    for path in sorted(out.glob("*.jsonl")):
+        lines += read_lines(path)
+    return lines
 
 
 def rows_of(out: Path, pattern: str) -> list[dict]:
-    return [row for path in sorted(out.glob(pattern)) for row in pq.read_table(path).to_pylist()]
+    rows = []
+    for path in sorted(out.glob(pattern)):
+        rows += pq.read_table(path).to_pylist()
+    return rows
 
 
 def test_every_line_fits_the_schema_and_the_validator(tmp_path):

@@ -15,7 +15,7 @@ from demo_pipeline_tests.datasets.builders import make_trajectory, picture, read
 from demo_pipeline_tests.exports.forms import validate_as
 from demo_pipeline_tests.exports.test_cua_lite import calls_of, rows_of
 
-# On the canvas, a pixel of this screen is 1.2 pixels wide; bars of 96 pixels are at both sides.
+# A pixel of this screen is 1.2 canvas pixels wide. The canvas has bars of 96 pixels on both sides.
 SCREEN = (1440, 900)
 ON_CANVAS = {"x": 96 + 864, "y": 270}
 ON_SCREEN = {"x": 720, "y": 225}

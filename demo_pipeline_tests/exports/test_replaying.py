@@ -20,7 +20,7 @@ SCREEN = (1440, 900)
 class Machine:
     """Imitates OSWorld's environment and records the calls.
 
-    The screen has another size than the screenshots in the exported line.
+    Its screen is not of the same size as the screenshots in the exported line.
     """
 
     def __init__(self) -> None:

@@ -96,7 +96,7 @@ BEYOND_THE_TABLE = (
 
 
 def test_with_documented_keys_samples_have_no_other_keys(tmp_path):
-    """Actions with an undocumented key are counted, but are neither samples nor in a history."""
+    """Actions with an undocumented JSON key are only counted: no sample or history has them."""
     table = [*TABLE[:2], *TABLE[3:]]  # without the triple click
     actions = [table[0], *BEYOND_THE_TABLE, *table[1:]]
     demo = make_trajectory(tmp_path, "demo", actions, hidden=[(8, "click", "off_screen")])

@@ -1,4 +1,7 @@
-"""Tests of `validate` on datasets of all export forms: values, and the files that values name."""
+"""Tests that `validate` checks the values in datasets of all export forms.
+
+It also checks the files that these values name.
+"""
 
 import json
 import shutil
@@ -153,6 +156,6 @@ def test_loading_one_form_loads_no_other():
     )
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[2] for name in done.stdout.split()}
-    # `cudag` is a package, of which `transitions` uses only the ids.
+    # `transitions` imports only the ids from the package `cudag`.
     assert loaded & {*BUILT_IN_EXPORTS} <= {"transitions", "cudag"}
     assert "demo_pipeline.exports.cudag.dataset" not in done.stdout

@@ -29,7 +29,7 @@ The kinds are: kills, calls that fail, other commands at the same time, a daemon
 flipped bytes, and a store in S3 behind a bad network.
 """
 AT_ONCE = 4
-"""Cases that run at the same time. On two cores, half of them wait for a retry or a daemon."""
+"""Number of cases that run at the same time, on two cores. Half of them wait for a retry or daemon."""
 FolderCase = Callable[[Path], Tally]
 """A case that needs nothing but a new folder."""
 
@@ -41,7 +41,9 @@ def main() -> int:
     parser.add_argument("--times", type=int, help="so many cases of each kind, not as usual")
     chosen = parser.parse_args()
     kinds = chosen.kinds or [*CASES]
-    times = {name: chosen.times or CASES[name] if name in kinds else 0 for name in CASES}
+    times = dict.fromkeys(CASES, 0)
+    for kind in CASES.keys() & kinds:
+        times[kind] = chosen.times or CASES[kind]
     for name in list(os.environ):
         if name.startswith("DEMO_PIPELINE_"):
             del os.environ[name]
@@ -92,11 +94,9 @@ def _run_all(folder: Path, cases: Mapping[str, Sequence[FolderCase]]) -> dict[st
     Returns:
         Kind → sum of the tallies of its cases.
     """
-    waiting = [
-        (kind, number, case)
-        for kind, kind_cases in cases.items()
-        for number, case in enumerate(kind_cases)
-    ]
+    waiting: list[tuple[str, int, FolderCase]] = []
+    for kind, kind_cases in cases.items():
+        waiting += [(kind, number, case) for number, case in enumerate(kind_cases)]
     random.Random(0).shuffle(waiting)
     running: dict[int, tuple[str, Path]] = {}
     totals = {kind: Tally() for kind in cases}
@@ -130,10 +130,10 @@ def _print_table(tallies: dict[str, Tally]) -> None:
     print("| | disturbed | bad states | re-runs that differ | stuck runs | leftovers |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, tally in tallies.items():
-        found = (tally.torn, tally.different, tally.stuck, tally.left)
-        counts = " | ".join(str(len(lines)) for lines in found)
+        problems = (tally.torn, tally.different, tally.stuck, tally.left)
+        counts = " | ".join(str(len(lines)) for lines in problems)
         print(f"| {name} | {tally.happened} of {tally.cases} | {counts} |", flush=True)
-        for lines in found:
+        for lines in problems:
             for line in lines:
                 print(line, file=sys.stderr)
 

@@ -157,7 +157,10 @@ def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
         yield
     finally:
         for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+            if value is None:
+                os.environ.pop(name)
+            else:
+                os.environ[name] = value
 
 
 def process(
@@ -262,15 +265,14 @@ def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
         workspace: the workspace.
         incomplete: whether to include uploads with missing files. The daemon waits for such files.
     """
-    refused = dict.fromkeys(workspace.uploads.misnamed(), NAME_RULE)
-    return (
-        (incomplete_uploads(workspace) if incomplete else {})
-        | refused
-        | {
-            record.demonstration: f"{record.stage}: {record.problems[0]['message']}"
-            for record in list_quarantine(workspace.store)
-        }
-    )
+    reasons: dict[str, str] = {}
+    if incomplete:
+        reasons |= incomplete_uploads(workspace)
+    reasons |= dict.fromkeys(workspace.uploads.misnamed(), NAME_RULE)
+    for record in list_quarantine(workspace.store):
+        message = record.problems[0]["message"]
+        reasons[record.demonstration] = f"{record.stage}: {message}"
+    return reasons
 
 
 def _found(
@@ -299,16 +301,17 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bad-uploads-") as folder:
         kinds = every_kind(bucket=chosen.bucket)
-        found = process(Path(folder), kinds, bucket=chosen.bucket, daemon=chosen.daemon)
-    for key, reason in sorted(found.reported.items()):
+        results = process(Path(folder), kinds, bucket=chosen.bucket, daemon=chosen.daemon)
+    for key, reason in sorted(results.reported.items()):
         print(f"{key} {reason}")
-    for line in found.missing:
+    for line in results.missing:
         print(f"MISSING: {line}")
     print(
-        f"{len(found.done)} done, {len(found.reported)} reported, {len(found.missing)} missing, "
-        f"largest process {found.largest / 2**20:.0f} MB, {found.seconds:.0f} s"
+        f"{len(results.done)} done, {len(results.reported)} reported, "
+        f"{len(results.missing)} missing, largest process {results.largest / 2**20:.0f} MB, "
+        f"{results.seconds:.0f} s"
     )
-    return 0 if found.done == list(GOOD) and not found.missing else 1
+    return 0 if results.done == list(GOOD) and not results.missing else 1
 
 
 if __name__ == "__main__":

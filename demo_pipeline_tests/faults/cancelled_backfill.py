@@ -39,7 +39,7 @@ _PATIENCE = 3600.0  # maximum time of a backfill, seconds
 _PAUSE = 1.0
 _PAGE = 1000
 Committed = dict[str, str]
-"""Output → the folder of its committed version; each commit has another folder."""
+"""Output → folder of its committed version. Each commit creates a new folder."""
 
 
 def write_uploads(folder: Path, count: int) -> list[str]:
@@ -48,16 +48,20 @@ def write_uploads(folder: Path, count: int) -> list[str]:
     small = RecordingOptions(width=320, height=240, video=video, scan_every_s=None)
     write_recording(folder / "example", script(click("Agree"), click("Name")), small)
     ids = [f"demo_{number:05d}" for number in range(count)]
-    for one in ids:
-        upload(folder / "example", folder / "uploads", one)
+    for demonstration in ids:
+        upload(folder / "example", folder / "uploads", demonstration)
     return ids
 
 
 def committed(workspace: Workspace) -> Committed:
     """Returns the committed versions of all outputs of demonstrations."""
-    names = (name for stage in STAGES for name in workspace.store.outputs(stage.folder))
-    found = ((name, workspace.store.current(name)) for name in names)
-    return {name: version.place for name, version in found if version}
+    places = {}
+    for stage in STAGES:
+        for name in workspace.store.outputs(stage.folder):
+            version = workspace.store.current(name)
+            if version:
+                places[name] = version.place
+    return places
 
 
 class Exercise:
@@ -86,16 +90,16 @@ class Exercise:
             left = [f"left by the cancelled backfill: {name}" for name in store.remove_leftovers()]
             again = launch_backfill(self._home)
             wait_for(daemon, lambda: self._ended(again), "the second", _PATIENCE, _PAUSE)
-            found = self._instance.get_backfill(again)
-        if found is None or found.status.value != "COMPLETED_SUCCESS":
+            second = self._instance.get_backfill(again)
+        if second is None or second.status.value != "COMPLETED_SUCCESS":
             left.append("the second backfill is not COMPLETED_SUCCESS")
         return [*left, *self._problems(before)]
 
     def _ended(self, backfill: str) -> bool:
-        found = self._instance.get_backfill(backfill)
+        record = self._instance.get_backfill(backfill)
         filters = dg.RunsFilter(tags={"dagster/backfill": backfill})
         open_states = {BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING}
-        ended = found is not None and found.status not in open_states
+        ended = record is not None and record.status not in open_states
         return ended and all(run.is_finished for run in self._instance.get_runs(filters))
 
     def _problems(self, before: Committed) -> Iterator[str]:
@@ -108,26 +112,27 @@ class Exercise:
         store = self._workspace.store
         versions = Path(self._workspace.settings.store) / ".versions"
         outputs = [stage.output(key) for stage in STAGES for key in self._ids]
-        found = {
+        damage = [f"{name}: {problem}" for name in after for problem in store.verify(name)]
+        faults = {
             "missing": [name for name in outputs if name not in after],
             "made again": [
                 *(name for name, version in before.items() if after.get(name) != version),
                 *(name for name in self._made_again() if name in before),
                 *(name for name in after if len(list((versions / name).iterdir())) > 1),
             ],
-            "torn": [f"{name}: {damage}" for name in after for damage in store.verify(name)],
+            "torn": damage,
             "left unfinished": store.remove_leftovers(),
             "not materialised in Dagster": self._unknown(),
         }
-        for what, names in found.items():
-            print_line(f"{what}: {len(names)}")
-            yield from (f"{what}: {name}" for name in names)
+        for fault, names in faults.items():
+            print_line(f"{fault}: {len(names)}")
+            yield from (f"{fault}: {name}" for name in names)
 
     def _made_again(self) -> Iterator[str]:
         """Yields the outputs that were built more than once, according to Dagster's events."""
         for stage in STAGES:
-            made = Counter(self._made(stage.name))
-            yield from (stage.output(key) for key, times in made.items() if times > 1)
+            times_built = Counter(self._made(stage.name))
+            yield from (stage.output(key) for key, count in times_built.items() if count > 1)
 
     def _made(self, asset: str) -> Iterator[str]:
         cursor = None
@@ -144,12 +149,11 @@ class Exercise:
                 return
 
     def _unknown(self) -> list[str]:
-        partitions = self._instance.get_materialized_partitions
-        return [
-            f"{stage.name} {key}"
-            for stage in STAGES
-            for key in set(self._ids) - partitions(dg.AssetKey(stage.name))
-        ]
+        unknown = []
+        for stage in STAGES:
+            known_ids = self._instance.get_materialized_partitions(dg.AssetKey(stage.name))
+            unknown += [f"{stage.name} {key}" for key in set(self._ids) - known_ids]
+        return unknown
 
 
 def main() -> int:

@@ -78,7 +78,7 @@ def run_command(place: Place, *arguments: str, disturbance: Disturbance | None =
 
 
 def wait_for_orphans(place: Place) -> None:
-    """Waits until all workers have ended, which they do soon after their command was killed.
+    """Waits until all workers have ended. They end soon after their command was killed.
 
     Raises:
         TimeoutError: a worker still runs after `PATIENCE` seconds.
@@ -125,7 +125,10 @@ def _become_command(
             main()
             code = 0
         except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, int):
+                code = end.code
+            else:
+                code = int(end.code is not None)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:

@@ -58,7 +58,9 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
 
             def has_work() -> bool:
                 new = [run for run in runs_of(instance) if run.id not in before and run.key]
-                return any(run.started and not run.ended for run in new) if at_work else bool(new)
+                if at_work:
+                    return any(run.started and not run.ended for run in new)
+                return bool(new)
 
             wait_for(daemon, has_work, "a run of the daemon", PATIENCE)
             tally.happened += 1

@@ -284,7 +284,7 @@ def _trained_on(place: Place, demonstration: str, when: str) -> list[str]:
 
 
 def _failed_strict_run(place: Place, name: str) -> list[str]:
-    """Runs `run --strict`, and complains if its exit code is not 0."""
+    """Runs `run --strict`. If its exit code is not 0, returns a sentence with its output."""
     strict_run = run_command(place, *STRICT)
     if strict_run.code == 0:
         return []

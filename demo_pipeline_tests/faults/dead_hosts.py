@@ -96,11 +96,8 @@ def problems_after_death(folder: Path, delay: float) -> Iterator[str]:
         if seconds > LIMIT:
             yield f"the third upload took {seconds:.0f} s"
         yield from (f"{key} is not built" for key in ids if not is_built(workspace, key))
-        yield from (
-            f"{name}: {damage}"
-            for name in workspace.store.outputs()
-            for damage in workspace.store.verify(name)
-        )
+        for name in workspace.store.outputs():
+            yield from (f"{name}: {damage}" for damage in workspace.store.verify(name))
         yield from blamed(workspace)
 
 

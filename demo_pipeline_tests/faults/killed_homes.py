@@ -1,7 +1,7 @@
 """Kills processes that create a DAGSTER_HOME, and checks that the home can be used afterwards.
 
 `python -m demo_pipeline_tests.faults.killed_homes [--times N]` creates N homes. Each process is
-killed before another SQL statement. `make kills` runs this module.
+killed before a different SQL statement. `make kills` runs this module.
 """
 
 import argparse
@@ -36,7 +36,10 @@ print(statements)
 
 
 def make_home(home: Path, statement: int = 0) -> subprocess.CompletedProcess[str]:
-    """Creates a home in a process that is killed before an SQL statement (0: it is not killed)."""
+    """Creates a home in a new process, which prints its number of SQL statements.
+
+    If `statement` is not 0, the process is killed before the SQL statement with this number.
+    """
     command = [sys.executable, "-c", MAKE_HOME, str(home), str(statement)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

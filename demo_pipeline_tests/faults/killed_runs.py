@@ -80,20 +80,17 @@ def problems_of(home: Path, uploads: int) -> Iterator[str]:
     """Yields the differences from the state after an undisturbed command."""
     workspace = Workspace.open(Settings())
     for stage in STAGES:
-        if (found := len(workspace.store.outputs(stage.folder))) != uploads:
-            yield f"{stage.name}: {found} of {uploads}"
+        count = len(workspace.store.outputs(stage.folder))
+        if count != uploads:
+            yield f"{stage.name}: {count} of {uploads}"
     versions = Path(workspace.settings.store) / ".versions"
     for stage in STAGES:
-        made = {
-            folder.name: len(list(folder.iterdir()))
-            for folder in (versions / stage.folder).iterdir()
-        }
-        yield from (f"{stage.name} of {key} was made {n} times" for key, n in made.items() if n > 1)
-    yield from (
-        f"{name}: {bad}"
-        for name in workspace.store.outputs("")
-        for bad in workspace.store.verify(name)
-    )
+        for folder in (versions / stage.folder).iterdir():
+            times = len(list(folder.iterdir()))
+            if times > 1:
+                yield f"{stage.name} of {folder.name} was made {times} times"
+    for name in workspace.store.outputs(""):
+        yield from (f"{name}: {damage}" for damage in workspace.store.verify(name))
     yield from blamed(workspace)
     yield from stuck_runs(home)
     yield from (f"a lock of run {run} is left" for run in dead_runs(lock_folder(home)))

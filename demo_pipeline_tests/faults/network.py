@@ -98,7 +98,7 @@ def _case(
 ) -> Tally:
     """Executes a disturbed run, and then one without faults.
 
-    The state after the second run must be that after an undisturbed run.
+    The state after the second run must be `wanted`, the state after an undisturbed run.
     """
     place = _place(server, folder)
     _upload(place, recordings / ("old" if swap_at else "new"))
@@ -116,7 +116,8 @@ def _case(
     tally.happened += bool(plan.done)
     if plan.done:
         print(f"{folder.name}: faults {dict(plan.done)}", flush=True)
-    # If the upload was not replaced, a comparison would only show the difference of the uploads.
+    # If the upload was not replaced, the outputs were made from the old upload. Then comparing them
+    # with the outputs of the new upload would prove nothing.
     if swap_at and not tally.happened:
         tally.different.append(f"{folder.name}: not reached: no {swap_at} of a video was seen")
         return tally

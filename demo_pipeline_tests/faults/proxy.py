@@ -20,7 +20,7 @@ _TROUBLED = '<?xml version="1.0"?><Error><Code>{}</Code><Message>try again</Mess
 
 @dataclass
 class NetworkPlan:
-    """Says which faults happen, and how often.
+    """Decides which faults happen, and how often.
 
     - `reset`: the connection breaks before the request arrives.
     - `storm`: five requests in a row are answered with status 500 or 503.
@@ -47,10 +47,15 @@ class NetworkPlan:
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._dice, self._lock, self._storm = random.Random(self.seed), threading.Lock(), 0
+        self._dice = random.Random(self.seed)
+        self._lock = threading.Lock()
+        self._storm = 0
 
     def next(self, method: str, path: str = "") -> Fault | None:
-        """Chooses a fault for the next request, or None. Some faults need a certain method."""
+        """Returns the fault for the next request, or None if the request must not be disturbed.
+
+        Some faults are only possible for certain methods.
+        """
         with self._lock:
             if not self.active or not path.partition("?")[0].endswith(self.only):
                 return None
@@ -160,7 +165,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
                 self.wfile.write(text)
 
         def _break(self) -> None:
-            """Closes the connection without an answer, like a broken line."""
+            """Closes the connection without an answer, as if the network had failed."""
             self.close_connection = True
             with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)

@@ -25,7 +25,7 @@ from demo_pipeline_tests.store.making_outputs import put
 
 _OUTPUTS = 20
 _GRACE = 2.0  # seconds; longer than a round, and S3 stores times in whole seconds
-_SPAWN = multiprocessing.get_context("spawn")  # a connection to S3 does not survive a fork
+_SPAWN = multiprocessing.get_context("spawn")  # connections to S3 cannot be used after a fork
 Work = Callable[[Store, str, str], object]
 
 
@@ -45,7 +45,7 @@ def remove(store: Store, output: str, _text: str) -> object:
 
 
 def read_slowly(store: Store, output: str, _text: str) -> object:
-    """Opens an output and reads it later, when it may have been replaced, as builds do."""
+    """Opens an output and, like a build, reads it later, when it may have been replaced."""
     try:
         version = store.published(output)
         if version is None:
@@ -98,7 +98,7 @@ def _process(barrier: Barrier | None, work: Work, url: str, cache: Path) -> Iter
 
 def race(name: str, url: str, folder: Path, rounds: int) -> Counter[str]:
     """Returns how often each result occurred, over all rounds and all three processes."""
-    found = Counter[str]()
+    results = Counter[str]()
     barrier = _SPAWN.Barrier(2)
     (first, second) = RACES[name]
     with ExitStack() as stack:
@@ -111,10 +111,10 @@ def race(name: str, url: str, folder: Path, rounds: int) -> Counter[str]:
             output = f"events/d{number % _OUTPUTS}"
             for pipe, text in zip(pipes, "AB" if number % 2 else "BA", strict=True):
                 pipe.send((output, text))
-            said: list[Any] = [pipe.recv() for pipe in pipes]
+            answers: list[Any] = [pipe.recv() for pipe in pipes]
             judging.send((output, ""))
-            found.update([*said, judging.recv()])
-    return found
+            results.update([*answers, judging.recv()])
+    return results
 
 
 def main() -> int:
@@ -132,11 +132,11 @@ def main() -> int:
                 folder = root / f"{kind}-{number}"
                 start = time.monotonic()
                 url = server.make_bucket() if kind == "bucket" else str(folder / "store")
-                found = race(name, url, folder, chosen.rounds)
-                defects = [words for words in found if words.split()[0].isupper()]
+                results = race(name, url, folder, chosen.rounds)
+                defects = [words for words in results if words.split()[0].isupper()]
                 bad += len(defects)
                 seconds = time.monotonic() - start
-                print(f"{kind}, {name}: {dict(found)}, {seconds:.0f} s", flush=True)
+                print(f"{kind}, {name}: {dict(results)}, {seconds:.0f} s", flush=True)
     return 1 if bad else 0
 
 

@@ -138,10 +138,10 @@ def finish(scene: Scene, place: Place, tally: Tally) -> None:
     case = place.folder.name
     ended = run_command(place, *RUN)
     workspace = workspace_of(place)
-    found = differing(workspace, scene.after) + blamed(workspace)
+    problems = differing(workspace, scene.after) + blamed(workspace)
     if ended.code != 0:
-        found.append(f"exit code {ended.code}: {ended.output[-500:]}")
-    tally.different += [f"{case}: {line}" for line in found]
+        problems.append(f"exit code {ended.code}: {ended.output[-500:]}")
+    tally.different += [f"{case}: {line}" for line in problems]
     tally.stuck += [f"{case}: {line}" for line in stuck_runs(place.folder / "home")]
     pruned = run_command(place, "prune", "--grace-hours", "0")
     files = count_files(place.folder / "store")
@@ -179,7 +179,7 @@ def killed(scene: Scene, place: Place, role: Role, calls: list[int]) -> Tally:
 
 
 def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally:
-    """Kills several runs in a row, each after a number of seconds, and then runs to the end."""
+    """Kills several runs in a row, each after some time, and then runs the command to the end."""
     tally = Tally()
     for seconds in moments:
         command = Command(place, *RUN)
@@ -194,7 +194,7 @@ def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally
 
 
 def failing(scene: Scene, place: Place, role: Role, action: Action, call: int) -> Tally:
-    """Executes a run in which all calls that change files fail from the n-th call on."""
+    """Executes a run in which the n-th call that changes a file fails, and all later ones too."""
     tally = Tally(cases=1)
     log = place.folder / "failed"
     disturbance = Disturbance(place.folder, action, call, role, log)

@@ -19,15 +19,15 @@ _ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRu
 
 def public_state(workspace: Workspace) -> State:
     """Returns the state of all outputs that readers see."""
-    found = {}
+    digests = {}
     for output in workspace.store.outputs():
         digest = hashlib.sha256()
         folder = workspace.store.open(output)[0]
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder)}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
-        found[output] = digest.hexdigest()
-    return found
+        digests[output] = digest.hexdigest()
+    return digests
 
 
 def torn_outputs(workspace: Workspace, before: State, after: State) -> list[str]:
@@ -48,7 +48,7 @@ def torn_outputs(workspace: Workspace, before: State, after: State) -> list[str]
 
 
 def blamed(workspace: Workspace) -> list[str]:
-    """Returns a problem for each quarantine record. No fault of the machine may leave one."""
+    """Returns a problem for each quarantine record. Faults of the machine must not cause any."""
     return [
         f"{record.demonstration} is quarantined: {record.problems}"
         for record in list_quarantine(workspace.store)
@@ -63,9 +63,9 @@ def differing(workspace: Workspace, wanted: State) -> list[str]:
 
 
 def shown_tracebacks(output: str) -> list[str]:
-    """Returns a problem if a command printed a traceback, which must not happen."""
-    _, found, rest = output.partition(TRACEBACK)
-    return [f"a traceback: {rest[:1500]}"] if found else []
+    """Returns a problem if the output of a command contains a traceback."""
+    _, mark, rest = output.partition(TRACEBACK)
+    return [f"a traceback: {rest[:1500]}"] if mark else []
 
 
 def stuck_runs(home: Path) -> list[str]:

@@ -6,12 +6,12 @@ FEW = ("folder-loop", "meta-sparse", "log-huge-time", "video-bomb")
 
 
 def test_the_good_one_is_done_and_each_bad_one_is_reported_within_one_gigabyte(tmp_path):
-    found = process(tmp_path / "place", FEW, ["good"])
-    assert found.missing == []
-    assert found.done == ["good"]
-    assert len(found.reported) == len(FEW)
-    assert not any("memory" in reason for reason in found.reported.values())
-    assert 0 < found.largest < MEMORY
+    results = process(tmp_path / "place", FEW, ["good"])
+    assert results.missing == []
+    assert results.done == ["good"]
+    assert len(results.reported) == len(FEW)
+    assert not any("memory" in reason for reason in results.reported.values())
+    assert 0 < results.largest < MEMORY
 
 
 def test_there_are_sixty_kinds_everywhere():

@@ -8,7 +8,7 @@ import pytest
 from demo_pipeline_tests.faults.commands import ROOT
 
 
-@pytest.mark.minutes  # tests of the store kill it at every call
+@pytest.mark.minutes  # the tests of the store already kill it at every call
 def test_kills_and_a_full_disk_leave_old_or_new_and_the_next_run_finishes():
     """The cases run in a separate process, because they fork."""
     ended = subprocess.run(

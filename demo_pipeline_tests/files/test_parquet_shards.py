@@ -37,7 +37,9 @@ def test_no_shard_is_larger_than_the_limit_and_no_row_is_lost(tmp_path):
     assert [file.name for file in files] == [
         f"train-{number:05d}-of-{len(files):05d}.parquet" for number in range(len(files))
     ]
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    rows = []
+    for file in files:
+        rows += pq.read_table(file).to_pylist()
     assert [row["n"] for row in rows] == list(range(60))
     assert all(row["picture"] == noise(row["n"], sizes[row["n"]]) for row in rows)
 

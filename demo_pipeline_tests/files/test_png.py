@@ -29,10 +29,10 @@ def test_pixels_come_back_identical(width, height, seed, flat):
 
 
 def test_the_bytes_do_not_depend_on_where_the_encoder_lies_in_memory():
-    """ISA-L can mistake its memory address for pixels. One picture in thousands differed by run.
+    """ISA-L can mistake its memory address for pixels.
 
-    Without the workaround, 12 of 12 runs of this test found such pictures. Repeat the test for a
-    longer search.
+    Without the workaround, one picture in thousands differed from run to run, and 12 of 12 runs of
+    this test found such pictures. Repeat the test to search longer.
     """
     begins = np.random.default_rng(1).integers(0, 256, (PICTURES, 4))
     pictures = np.zeros((PICTURES, 6, 24, 3), np.uint8)

@@ -36,19 +36,19 @@ def tokens(text: str) -> Iterator[Token]:
 @example("&lt;b&gt; &amp; &#60;")
 @given(st.text(st.sampled_from(_SIGNS) | st.characters(), max_size=30))
 def test_markdown_shows_exactly_the_text(text):
-    found = list(tokens(markdown_text(text)))
-    assert {token.type for token in found} <= PLAIN
-    shown = "".join(token.content for token in found if token.type.startswith("text"))
-    assert shown.split() == plain_line(text).split()
+    parsed = list(tokens(markdown_text(text)))
+    assert {token.type for token in parsed} <= PLAIN
+    visible_text = "".join(token.content for token in parsed if token.type.startswith("text"))
+    assert visible_text.split() == plain_line(text).split()
 
 
 @given(st.text(st.sampled_from(_SIGNS), max_size=20))
 def test_a_cell_of_a_table_shows_exactly_the_text(text):
-    found = list(tokens(markdown_table(("a", "b"), [(markdown_text(text), 1)])))
-    assert sum(token.type == "td_open" for token in found) == 2
-    cells = [token for token in found if token.type == "inline"]
-    shown = "".join(child.content for child in cells[2].children or ())
-    assert shown.split() == plain_line(text).split()
+    parsed = list(tokens(markdown_table(("a", "b"), [(markdown_text(text), 1)])))
+    assert sum(token.type == "td_open" for token in parsed) == 2
+    cells = [token for token in parsed if token.type == "inline"]
+    visible_text = "".join(child.content for child in cells[2].children or ())
+    assert visible_text.split() == plain_line(text).split()
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,11 @@ def test_a_json_text_stays_the_same(text):
 
 
 def test_one_thing_is_counted_in_the_singular():
-    words = [counted(number, things) for number in (1, 2) for things in ("steps", "trajectories")]
-    assert words == ["1 step", "1 trajectory", "2 steps", "2 trajectories"]
+    assert [counted(1, things) for things in ("steps", "trajectories")] == [
+        "1 step",
+        "1 trajectory",
+    ]
+    assert [counted(2, things) for things in ("steps", "trajectories")] == [
+        "2 steps",
+        "2 trajectories",
+    ]

@@ -36,8 +36,8 @@ class StageRecord:
 
 def stages() -> dict[str, Stage[Any]]:
     """Returns all stages by name. The stages of a demonstration come first."""
-    known: list[Stage[Any]] = [*STAGES, *dataset_stages()]
-    return {stage.name: stage for stage in known}
+    all_stages: list[Stage[Any]] = [*STAGES, *dataset_stages()]
+    return {stage.name: stage for stage in all_stages}
 
 
 def functions(stage: Stage[Any]) -> Iterator[Callable[..., Any]]:

@@ -51,7 +51,7 @@ def render_values(values: Mapping[str, Any]) -> str:
 def _render_file(path: Path, name: str, seen: dict[str, str]) -> list[str]:
     if path.suffix in PICTURES:
         return [f"{name} {_pixels(path.read_bytes())}"]
-    if path.suffix == ".sha256":  # hashes of pictures, whose compression may differ
+    if path.suffix == ".sha256":  # hashes of image files, whose bytes depend on the encoder
         return [f"{name} {len(path.read_text('utf-8').splitlines())} lines"]
     if path.suffix == ".parquet":
         body = list(_table(path))
@@ -69,8 +69,14 @@ def _render_file(path: Path, name: str, seen: dict[str, str]) -> list[str]:
 
 def _without_repeats(body: list[str], name: str, seen: dict[str, str]) -> Iterator[str]:
     for number, line in enumerate(body, 1):
-        earlier = seen.setdefault(line, f"{name}:{number}") if len(line) > LONGEST_TEXT else ""
-        yield f"  {line if earlier in ('', f'{name}:{number}') else f'= {earlier}'}"
+        place = f"{name}:{number}"
+        first_place = place
+        if len(line) > LONGEST_TEXT:
+            first_place = seen.setdefault(line, place)
+        if first_place == place:
+            yield f"  {line}"
+        else:
+            yield f"  = {first_place}"
 
 
 def _without_version(text: str) -> str:
@@ -115,9 +121,9 @@ def _spread(values: list[Any]) -> str:
     if numbers and len(set(present)) > len(present) // 8:
         return f"{_compact(min(present))} to {_compact(max(present))}{nulls}"
     counts = sorted(Counter(map(_compact, present)).items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{value} x{count}" for value, count in counts[:12])
+    commonest = ", ".join(f"{value} x{count}" for value, count in counts[:12])
     rest = f", {len(counts) - 12} more" if len(counts) > 12 else ""
-    return f"{shown}{rest}{nulls}"
+    return f"{commonest}{rest}{nulls}"
 
 
 def _document(value: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ import ast
 import dataclasses
 import functools
 import hashlib
+import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -28,7 +29,7 @@ ABOVE = (
     "demo_pipeline.cli",
     "demo_pipeline.definitions",
 )
-# Fields of syntax nodes that do not count.
+# Fields of syntax nodes that do not change the hash.
 WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_params"}
 Reference = tuple[str, str]  # module, and a name in it; an empty name means the module itself
 
@@ -150,7 +151,7 @@ class CodeClosure:
             return
         statements = module.definitions.get(name, [])
         if not name:  # a reference to the whole module
-            statements = [s for group in module.definitions.values() for s in group]
+            statements = [*itertools.chain.from_iterable(module.definitions.values())]
         for statement in [*statements, *module.effects]:
             self._read(module, statement)
 
@@ -239,7 +240,7 @@ def _used(module: _Module, node: ast.AST, local: frozenset[str]) -> Iterator[Ref
 
 
 def _locals(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """Returns the parameters and assigned names. Names that the function imports are followed."""
+    """Returns the parameters and assigned names of a function, without names that it imports."""
     nodes = list(ast.walk(function))
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return frozenset(stored | {node.arg for node in nodes if isinstance(node, ast.arg)})

@@ -16,8 +16,11 @@ REMEDY = (
 
 
 @pytest.fixture(scope="module")
-def made(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The golden texts of the current code. The stages up to the trajectories ran before."""
+def current_texts(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Returns the golden texts of the current code.
+
+    The stages up to `trajectories` have already run in `real_root`.
+    """
     root = tmp_path_factory.mktemp("golden") / "root"
     shutil.copytree(real_root, root, symlinks=True)
     return golden_texts(root)
@@ -31,17 +34,19 @@ def difference(name: str, before: str, now: str) -> str:
         )
     )
     rest = len(lines) - LONGEST_DIFF
-    return "\n".join([*lines[:LONGEST_DIFF], *([f"… {rest} more lines"] if rest > 0 else [])])
+    if rest > 0:
+        lines[LONGEST_DIFF:] = [f"… {rest} more lines"]
+    return "\n".join(lines)
 
 
-def test_every_stage_has_its_golden_outputs_and_none_is_left_over(made):
-    assert set(committed_texts()) == set(made), REMEDY
+def test_every_stage_has_its_golden_outputs_and_none_is_left_over(current_texts):
+    assert set(committed_texts()) == set(current_texts), REMEDY
 
 
 @pytest.mark.parametrize("name", sorted(committed_texts()))
-def test_the_output_is_as_committed(name, made):
+def test_the_output_is_as_committed(name, current_texts):
     before = committed_texts()[name]
-    now = made.get(name, "")
+    now = current_texts.get(name, "")
     if now != before:
         pytest.fail(f"{difference(name, before, now)}\n\n{REMEDY}", pytrace=False)
 

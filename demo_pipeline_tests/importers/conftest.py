@@ -14,7 +14,7 @@ from demo_pipeline_tests.simulator.script import click, drag, hotkey, scroll, ty
 
 
 class Import(Protocol):
-    """Imports a source with options. Returns the folder of the only upload."""
+    """A function that imports a source with options, and returns the folder of the only upload."""
 
     def __call__(self, source: Path, *options: str) -> Path: ...
 

@@ -58,7 +58,8 @@ def _pointer_events(folder: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         elif line["event"] == "mousewheel":
             yield time, "scroll", at | {"dx": 0, "dy": -data["delta"] / 120}
         elif line["event"] in {"keydown", "keyup"}:
-            yield time, "press" if line["event"] == "keydown" else "release", {"key": data["key"]}
+            kind = "press" if line["event"] == "keydown" else "release"
+            yield time, kind, {"key": data["key"]}
 
 
 def video_times(video: Path) -> list[float]:
@@ -291,7 +292,8 @@ def showui_aloha(
             is_down = data["pressed"]
             is_drag = False
         elif kind == "move" and is_down:
-            messages += [] if is_drag else [f"DragStart {place}"]
+            if not is_drag:
+                messages.append(f"DragStart {place}")
             messages.append(f"DragMove {place}")
             is_drag = True
         elif kind == "scroll":

@@ -177,7 +177,9 @@ def test_values_of_wrong_types_do_not_stop_an_import(form, tmp_path, value):
     source = source_forms.agentnet(form, tmp_path / "source")
     lines = [json.loads(line) for line in (source / "events.jsonl").read_text().splitlines()]
     kinds = {line["action"]: line for line in lines}
-    odd = [line | {name: value} for line in kinds.values() for name in line]
+    odd = []
+    for line in kinds.values():
+        odd += [line | {name: value} for name in line]
     trees = (source / "a11y.jsonl").read_text()
     tree = json.loads(trees)
     odd_trees = [tree | {"axtree": tree["axtree"] | {name: value}} for name in tree["axtree"]]

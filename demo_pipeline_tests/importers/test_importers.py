@@ -26,8 +26,8 @@ WHOLE: dict[str, Callable[[Path, Path], Path]] = {
 def input_of(folder: Path) -> Iterator[tuple[Any, ...]]:
     """Yields the input events, with milliseconds from the first event.
 
-    Importers log a movement before each turn of the wheel. It is left out if the pointer does not
-    move.
+    Importers log a movement before each turn of the wheel. Movements to the same position are left
+    out.
     """
     zero = None
     at = None
@@ -145,11 +145,12 @@ def test_showui_aloha_lacks_movements_and_the_import_reports_it(form, tmp_path, 
 
 
 def split_notches(lines: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yields the lines, with a line for each notch of the wheel, as some recorders log it."""
+    """Splits turns of the wheel into one line for each notch, as some recorders log them."""
     for time, event, place, what in lines:
         if event == "mousewheel":
+            delta = 120 if what > 0 else -120
             for _ in range(abs(what) // 120):
-                yield time, event, place, 120 if what > 0 else -120
+                yield time, event, place, delta
         else:
             yield time, event, place, what
 

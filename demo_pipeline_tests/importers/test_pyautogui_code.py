@@ -1,4 +1,4 @@
-"""Tests that programs of pyautogui are read as actions, and that too large ones are errors."""
+"""Tests that pyautogui programs are read as actions, and that too large programs are rejected."""
 
 import pytest
 

@@ -127,7 +127,7 @@ def test_altgr_on_linux(tmp_path):
         ("windows", [("", "^", 220), ("", "e", 69)], ["type ê"]),
         ("windows", [("", "´", 221), ("space", "", 32)], ["type ´"]),
         ("windows", [("", "´", 221), ("", "t", 84)], ["type ´t"]),
-        # These are no dead keys: the apostrophe and é of the French layout, and the US caret.
+        # These keys are not dead: the apostrophe and é of the French layout, and the US caret.
         ("windows", [("", "'", 52), ("", "é", 50)], ["type 'é"]),
         ("windows", [("", "^", 54), ("", "e", 69)], ["type ^e"]),
         ("windows", [("", "'", 222), ("", "e", 69)], ["type 'e"]),

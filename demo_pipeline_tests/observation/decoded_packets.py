@@ -14,7 +14,9 @@ def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(self: Any, pts: int | None) -> None:
         enter(self, pts)
-        self._low, self._high = 0, -1  # an empty range, so that `_enter` is called for every packet
+        # This range is empty, so that `_enter` is called for every packet.
+        self._low = 0
+        self._high = -1
         if pts is not None:
             packets.append(pts)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from demo_pipeline.files.json_files import parse_json
 from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
+from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.recording.logged_scans import scan_from_values
 
 SCREEN = (1920, 1080)
@@ -54,11 +54,16 @@ def document_of(tree: StepTree) -> dict[str, Any]:
     return document
 
 
+def name_of(element: Element | None) -> str | None:
+    """Returns the name of an element, or None if there is no element."""
+    return element.name if element else None
+
+
 def everything(root: dict[str, Any]) -> Sequence[dict[str, Any]]:
     """Returns all nodes of a tree in ui_tree.json, in document order."""
-    found = []
+    nodes = []
     stack = [root]
     while stack:
-        found.append(stack.pop())
-        stack.extend(reversed(found[-1]["children"]))
-    return found
+        nodes.append(stack.pop())
+        stack.extend(reversed(nodes[-1]["children"]))
+    return nodes

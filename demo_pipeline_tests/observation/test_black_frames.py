@@ -13,7 +13,8 @@ from demo_pipeline_tests.simulator.script import Script, click, think
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 USUAL = VideoOptions(preset="ultrafast", fps=15)
-BLACK, GREY = 16, 128  # value of black in the luma plane, and of grey in the chroma planes
+BLACK = 16  # value of black in the luma plane
+GREY = 128  # value of grey in the chroma planes
 
 
 def blacked_out(root: Path, story: Script, ranges: list[tuple[int, int, int, int]]) -> Observed:

@@ -25,7 +25,8 @@ from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import DESKTOP
 from demo_pipeline_tests.simulator.script import Script, click, think
 
-FORM = tuple(one for one in DESKTOP.widgets if one.name in {"Form", "Name", "Agree", "Load"})
+FORM_NAMES = {"Form", "Name", "Agree", "Load"}
+FORM = tuple(widget for widget in DESKTOP.widgets if widget.name in FORM_NAMES)
 SMALL = Desktop((*FORM, Widget(TINY, "button", Box(700, 266, 6, 6), "Form")))
 TARGETS = ("Agree", TINY, "Name")
 STORY = Script(SMALL, (click("Agree"), think(1.5), click(TINY), think(1.5), click("Name")), seed=3)
@@ -135,11 +136,8 @@ def test_what_is_covered_has_no_other_screenshot(tmp_path: Path) -> None:
     region = {"regions": ((0, 0, 400, 400),)}
     for policy, left in ({}, True), ({"kinds": {"region": "redact"}}, False):
         workspace = _built(tmp_path, privacy=PrivacySettings(**region, **policy), **NATIVE)
-        folder = workspace.store.open(f"{REDACTIONS}/demo")[0]
-        shown = (
-            folder
-            if (folder / "task.json").is_file()
-            else workspace.store.open("trajectories/demo")[0]
-        )
-        assert any(shown.rglob("*_native.png")) is left
+        exported = workspace.store.open(f"{REDACTIONS}/demo")[0]
+        if not (exported / "task.json").is_file():
+            exported = workspace.store.open("trajectories/demo")[0]
+        assert any(exported.rglob("*_native.png")) is left
         assert chats(workspace)

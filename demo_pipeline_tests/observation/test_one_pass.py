@@ -189,14 +189,14 @@ SCALES: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.minutes] if kind in ENCODINGS else [])
-        for kind in KINDS
+        *sorted(KINDS.keys() - ENCODINGS),
+        *(pytest.param(kind, marks=pytest.mark.minutes) for kind in sorted(ENCODINGS)),
     ],
 )
 def test_a_video_is_decoded_once_and_its_screenshots_are_right(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before this pass, only the parts of the video needed for the calibration are decoded."""
+    """Before the decode pass, only the parts that the calibration needs are decoded."""
     looked: list[int] = []
     whole = decode_pass.show_frames
 

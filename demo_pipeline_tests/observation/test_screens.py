@@ -3,6 +3,7 @@
 Each widget has a different colour, so that the screenshot shows where the widget is.
 """
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ def colours() -> dict[str, tuple[int, int, int]]:
     """Returns a BGR colour for the name of each widget, with colours that are far apart."""
     names = [*sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())}), TINY]
     levels = (30, 128, 225)
-    mixed = [(b, g, r) for r in levels for g in levels for b in levels]
+    mixed = [(b, g, r) for r, g, b in itertools.product(levels, repeat=3)]
     return dict(zip(names, mixed, strict=False))
 
 
@@ -77,7 +78,8 @@ def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
 
 def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDArray[np.uint8]:
     """Returns the form with a white arrow whose tip is at the pixel `at`, as planar YUV 4:2:0."""
-    (x, y), image = at, form.copy()
+    x, y = at
+    image = form.copy()
     arrow = np.array([(x, y), (x, y + size), (x + size, y + size // 2)])
     cv2.fillPoly(image, [arrow], (255, 255, 255))
     return cv2.cvtColor(image, cv2.COLOR_BGR2YUV_I420)
@@ -138,8 +140,8 @@ def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=[pytest.mark.minutes] if name in LIKE_OTHERS else [])
-        for name in sorted(SCREENS)
+        *sorted(SCREENS.keys() - LIKE_OTHERS),
+        *(pytest.param(name, marks=pytest.mark.minutes) for name in sorted(LIKE_OTHERS)),
     ],
 )
 def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -130,7 +130,8 @@ def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
             array = planes.to_ndarray()
             stamp(array[0], frame.number)
             image = av.VideoFrame.from_ndarray(array, format="yuv444p")
-            image.pts, image.time_base = frame.pts, Fraction(1, _TICKS)
+            image.pts = frame.pts
+            image.time_base = Fraction(1, _TICKS)
             output.mux(stream.encode(image))
         output.mux(stream.encode(None))
 
@@ -152,7 +153,7 @@ def write_plain(path: Path, painter: Painter, truth: GroundTruth) -> None:
 class Rule:
     """Finds the correct frame before an action, because the screen of every frame is known."""
 
-    shown: Sequence[Shown]
+    frames: Sequence[Shown]
     truth: GroundTruth
     clock: Clock
 
@@ -166,9 +167,9 @@ class Rule:
         action = self.truth.actions[position]
         since = self.truth.actions[position - 1].end_ms if position else float("-inf")
         limit = self.clock.video_time(action.press_ms) - self._lead()
-        asked = [f for f in self.shown if self.clock.video_time(since) <= f.time <= limit + 1e-6]
+        asked = [f for f in self.frames if self.clock.video_time(since) <= f.time <= limit + 1e-6]
         if not asked:
-            return max((f for f in self.shown if f.time <= limit + 1e-6), key=lambda f: f.time)
+            return max((f for f in self.frames if f.time <= limit + 1e-6), key=lambda f: f.time)
         run = [f for f in asked if self._still(f, asked[-1])]
         approach_start = self.clock.video_time(self._approach_start(action, since))
         approach_start = min(limit, approach_start - _CLOCK_ERROR_S)
@@ -181,7 +182,7 @@ class Rule:
         The lead is at least the 10th percentile of the frame intervals. The mean interval of a
         variable frame rate depends on how much the screen changed, so it is not used.
         """
-        grab_s = float(np.percentile(np.diff([frame.time for frame in self.shown]), 10))
+        grab_s = float(np.percentile(np.diff([frame.time for frame in self.frames]), 10))
         return max(_LEAD_MS / 1000, self.clock.uncertainty_ms / 1000, grab_s)
 
     def _screen(self, frame: Shown) -> Any:
@@ -190,7 +191,7 @@ class Rule:
 
     def _still(self, frame: Shown, last: Shown) -> bool:
         """Returns whether all frames from `frame` to `last` show the same screen."""
-        between = [f for f in self.shown if frame.time <= f.time <= last.time]
+        between = [f for f in self.frames if frame.time <= f.time <= last.time]
         return all(self._screen(f) == self._screen(last) for f in between)
 
     def _approach_start(self, action: IntendedAction, since: float) -> float:

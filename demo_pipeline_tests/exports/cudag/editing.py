@@ -60,9 +60,9 @@ def edit_line(root: Path, file: str, number: int, change: Change) -> None:
 
 
 def edit_test(root: Path, number: int, change: Change) -> None:
-    """Changes an entry of test.json, counted from 1; for `change`, see `edit_line`.
+    """Changes an entry of test.json, and writes the file with one entry per line.
 
-    Each entry is written on one line.
+    `number` counts from 1. For `change`, see `edit_line`.
     """
     path = root / "test" / "test.json"
     entries = json.loads(path.read_text(encoding="utf-8"))

@@ -90,7 +90,7 @@ def without(place: str) -> Callable[[Path], Any]:
 
 
 def with_content(place: str, content: bytes) -> Callable[[Path], Any]:
-    """Returns a change that gives a file other content; the file may be a hard link."""
+    """Returns a change that replaces a file, without changing other hard links to the file."""
 
     def change(root: Path) -> None:
         (root / place).unlink()
@@ -100,7 +100,7 @@ def with_content(place: str, content: bytes) -> Callable[[Path], Any]:
 
 
 def with_image(number: int, content: bytes) -> Callable[[Path], Any]:
-    """Returns a change that gives the image of a line of train.jsonl other content."""
+    """Returns a change that replaces the image of a line of train.jsonl."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])

@@ -27,7 +27,7 @@ ANSWER = (
 
 @pytest.fixture
 def foreign(tmp_path):
-    """Writes the examples of the CUDAG document as a dataset of another generator."""
+    """Writes the examples in CUDAG's documentation as a dataset that another program generated."""
     root = tmp_path / NAME
     (root / "images").mkdir(parents=True)
     (root / "test" / "images").mkdir(parents=True)

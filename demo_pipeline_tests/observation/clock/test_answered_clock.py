@@ -31,7 +31,8 @@ def shortcuts(seconds: float) -> Floats:
 def search(folder: Path, seconds: int) -> tuple[ClockSearch, Floats]:
     """Returns a clock search and the logged times of shortcuts.
 
-    In the video of the search, each shortcut rewrites a line. The logged times differ by `LAG_S`.
+    In the video of the search, each shortcut rewrites a line. The log has the shortcuts `LAG_S`
+    later than the video.
     """
     answered = shortcuts(seconds)
 

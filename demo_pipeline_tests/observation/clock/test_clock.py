@@ -108,7 +108,7 @@ def test_the_two_directions_of_a_clock_are_inverse() -> None:
 
 
 class _ImageOfFrame:
-    """A frame that has only a luma."""
+    """A frame that has only a luma plane."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time

@@ -41,7 +41,7 @@ START_MS = 1_767_603_600_000.0
 
 
 class _ImageOfFrame:
-    """A frame that has only a luma."""
+    """A frame that has only a luma plane."""
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time
@@ -94,7 +94,10 @@ def test_the_clock_is_that_at_which_the_pointer_moves_as_in_the_log(lag_s: float
 
 
 def test_a_list_that_moves_by_itself_is_no_clock() -> None:
-    """The video shows ten moves. With a wrong lag, list items would match half of fifteen moves."""
+    """The items of a list appear one after the other where the pointer was, as it moved.
+
+    The video shows ten moves. With a wrong lag, the items would match half of fifteen moves.
+    """
     moved = np.arange(-0.25, 0.5, FRAME_S)
     track = PointerPath(START_MS + moved * 1000 + 1, 100 + (moved + 0.25) * 600, 100 + 0 * moved)
     changes: Any = ChangeMap()

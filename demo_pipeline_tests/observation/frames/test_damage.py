@@ -1,4 +1,7 @@
-"""Tests that damage in a video costs only the screenshots of lost frames, and mixes up none."""
+"""Tests that damage in a video affects only the screenshots whose frames are lost.
+
+No other screenshot is missing or shows a wrong frame.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

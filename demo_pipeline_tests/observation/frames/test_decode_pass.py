@@ -51,17 +51,17 @@ def write_video(
     if appearing:
         left, top, right, bottom = appearing
         changed_page[top:bottom, left:right] = 200
-    images = (
-        (number * TICKS // FPS, changed_page if number / FPS >= after_s else page)
-        for number in range(6 * FPS)
-    )
+    images = []
+    for number in range(6 * FPS):
+        image = changed_page if number / FPS >= after_s else page
+        images.append((number * TICKS // FPS, image))
     encode(path, images, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=300, preset="ultrafast"))
 
 
 def observe(
     path: Path, out: Path, actions: list[Action] = ACTIONS
 ) -> tuple[Screenshot, list[float]]:
-    """Returns the screenshot of the second click, and when much of the screen changed."""
+    """Returns the screenshot of the second click, and the times of large changes in the video."""
     observed = run(path, out, actions)
     return observed.screenshots[1], list(observed.evidence.screen_changes_s)
 
@@ -102,7 +102,7 @@ class Noting(FrameChooser):
 
 
 def test_frames_that_a_variable_rate_leaves_out_lengthen_no_lead() -> None:
-    """Once, text typed until 150 ms before Ctrl+A was missing in the screenshot of Ctrl+A."""
+    """With a longer lead, the screenshot of a Ctrl+A lacked text typed until 150 ms before it."""
     (request, *_) = request_frames(
         ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=0.4, grab_s=0.1
     )

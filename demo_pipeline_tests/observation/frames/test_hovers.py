@@ -20,7 +20,8 @@ from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span
 FRAME_S = 1 / 15
 TIMES = np.arange(0, 6, FRAME_S)
 CANVAS = fit_canvas((640, 360), 1.0)
-SINCE, PRESS = 0.5, 4.0  # seconds; end of the previous action, and time of the press
+SINCE = 0.5  # end of the previous action, seconds
+PRESS = 4.0  # time of the press, seconds
 START = (500.0, 300.0)
 TITLE = (60.0, 20.0)
 ITEM = (90.0, 92.0)

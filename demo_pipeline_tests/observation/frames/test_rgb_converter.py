@@ -1,4 +1,4 @@
-"""Tests that colours are converted as by FFmpeg's own conversion, for all pixel formats."""
+"""Tests that colours are converted like in FFmpeg's own conversion, for all pixel formats."""
 
 import av
 import numpy as np

@@ -38,7 +38,8 @@ def screenshot(folder: Path, transfer: int) -> np.ndarray:
                 rows = np.zeros((plane.height, plane.line_size // 2), np.uint16)
                 rows[:, : plane.width] = value
                 plane.update(rows.tobytes())
-            frame.pts, frame.time_base = number, Fraction(1, 10)
+            frame.pts = number
+            frame.time_base = Fraction(1, 10)
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
     video = RecordedVideo(video_path, read_packets(video_path))
@@ -54,7 +55,8 @@ def test_white_is_white_and_grey_is_grey(tmp_path: Path, transfer: int) -> None:
 
 
 def test_other_videos_are_converted_as_before(tmp_path: Path) -> None:
-    WHITE[BT709], GREY[BT709] = 1.0, 0.5
+    WHITE[BT709] = 1.0
+    GREY[BT709] = 0.5
     rgb = screenshot(tmp_path, BT709)
     assert int(rgb[32, 20].min()) >= 252
     assert np.abs(rgb[32, 100].astype(int) - 128).max() <= 3

@@ -1,4 +1,7 @@
-"""Tests which frames are leaks, because of the pointer or the time, and which are unavoidable."""
+"""Tests which frames leak the action, because of their time or of the pointer in them.
+
+Also tests which of these leaks are unavoidable.
+"""
 
 import pytest
 

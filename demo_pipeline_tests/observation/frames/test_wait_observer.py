@@ -123,15 +123,10 @@ def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() 
     pauses = [
         _later(replace(PAUSE, place=elsewhere, pause=number), 4.0 * number) for number in (0, 1)
     ]
-    moves = [
-        AWAY,
-        *(
-            (begin + 0.05 * step, 240.0 + 3 * step, 195.0)
-            for begin in (2.3, 6.3)
-            for step in range(40)
-        ),
-        (9.0, 40.0, 330.0),
-    ]
+    moves = [AWAY]
+    for begin in (2.3, 6.3):
+        moves += [(begin + 0.05 * step, 240.0 + 3 * step, 195.0) for step in range(40)]
+    moves.append((9.0, 40.0, 330.0))
     observer = WaitObserver([*pauses, _later(PAUSE, 8.0)], LONG, pointer(*moves))
     for number, time in enumerate(LONG.tolist()):
         page = _page(PANEL, has_content=time >= APPEARED_S + 8.0)
@@ -233,22 +228,19 @@ def test_a_wheel_that_is_turned_where_the_click_was_shows_by_its_effect_what_it_
 ) -> None:
     canvas = fit_canvas((640, 360), 1.0)
     kinds = (("click", 1000, 1100, 100.0), ("pause", 1100, 4700, None), ("scroll", 5000, 5100, x))
-    actions = [
-        Action(kind, press, end, [1], index, x=at, y=None if at is None else 100.0, seconds=3.6)
-        for index, (kind, press, end, at) in enumerate(kinds)
-    ]
-    requests = [
-        FrameRequest(
-            action.action_index,
-            action.press_ms / 1000,
-            1.1,
-            action.press_ms / 1000 - 0.1,
-            4.7,
-            None if action.x is None else TargetArea(action.x, 100.0, 40),
-            Span(0.0, 1.0),
-            canvas=canvas,
+    actions = []
+    requests = []
+    for index, (kind, press, end, place) in enumerate(kinds):
+        action = Action(kind, press, end, [1], index, seconds=3.6)
+        area = None
+        if place is not None:
+            action = replace(action, x=place, y=100.0)
+            area = TargetArea(place, 100.0, 40)
+        actions.append(action)
+        press_s = press / 1000
+        request = FrameRequest(
+            index, press_s, 1.1, press_s - 0.1, 4.7, area, Span(0.0, 1.0), canvas=canvas
         )
-        for action in actions
-    ]
+        requests.append(request)
     (interval,) = intervals_between(actions, requests, pointer(AWAY))
     assert (interval.place and interval.place.x) == expected

@@ -22,8 +22,10 @@ SPINNER = Box(40, 460, 32, 32)
 CARD = Box(40, 120, 380, 240)
 SLIDE_MS = 1600
 TURN_MS = 100
-SKELETON_MS, CONTENT_MS = 150, 2900  # milliseconds after the press of the button Load
-DESKTOP = Desktop(  # has twice the scale of the boxes above
+# Times at which skeleton and content appear, milliseconds after the press of the button Load.
+SKELETON_MS = 150
+CONTENT_MS = 2900
+DESKTOP = Desktop(  # for a screen twice as wide and high as the video, whose boxes are above
     (
         Widget("More", "button", Box(1100, 800, 200, 60)),
         Widget("Load", "button", Box(1400, 800, 200, 60)),
@@ -129,7 +131,9 @@ def test_the_screenshot_of_a_wait_shows_what_was_waited_at(page: Observed) -> No
     row = page.rows[wait.action_index]
     assert row["reason_code"] == "waiting"
     luma = cv2.cvtColor(page.screenshot(row["file"]), cv2.COLOR_BGR2GRAY)
-    x, bars, gaps = 2 * (CARD.x + 100), range(30, 220, 40), range(50, 220, 40)  # twice the size
-    lit = [int(luma[2 * (CARD.y + y), x]) for y in (*bars, *gaps)]
-    assert max(lit[:5]) - min(lit[:5]) < 5
-    assert min(lit[5:]) - max(lit[:5]) > 20
+    # CARD is in video pixels, and the canvas has twice as many pixels per side.
+    x = 2 * (CARD.x + 100)
+    bars = [int(luma[2 * (CARD.y + y), x]) for y in range(30, 220, 40)]
+    gaps = [int(luma[2 * (CARD.y + y), x]) for y in range(50, 220, 40)]
+    assert max(bars) - min(bars) < 5
+    assert min(gaps) - max(bars) > 20

@@ -8,7 +8,7 @@ from demo_pipeline.observation.trees.hit_test import (
     text_node_around,
 )
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline_tests.observation.nodes import mapped, node
+from demo_pipeline_tests.observation.nodes import mapped, name_of, node
 
 WINDOW = (100, 100, 800, 600)
 SCREEN = (0, 0, 1920, 1080)
@@ -20,7 +20,7 @@ def hit(tree: list, x: float, y: float) -> str | None:
 
 def name_at(tree: StepTree, x: float, y: float, front: int | None = None) -> str | None:
     element = node_at(tree, x, y, front)
-    return element.name if element else None
+    return name_of(element)
 
 
 def position_of(tree: StepTree, name: str) -> int:
@@ -52,8 +52,8 @@ def test_the_far_edge_belongs_to_the_neighbour() -> None:
 def test_hidden_and_empty_elements_are_not_hit() -> None:
     hidden = node("Button", (300, 300, 10, 10), name="hidden", visible=False)
     empty = node("Button", (300, 300, 0, 0), name="empty")
-    shown = node("Button", (290, 290, 50, 50), name="shown")
-    assert hit([node("Window", WINDOW, hidden, empty, shown)], 305, 305) == "shown"
+    visible = node("Button", (290, 290, 50, 50), name="visible")
+    assert hit([node("Window", WINDOW, hidden, empty, visible)], 305, 305) == "visible"
 
 
 def test_windows_and_what_fills_them_are_no_targets() -> None:
@@ -213,7 +213,7 @@ def test_keys_go_to_the_focused_element_but_never_to_a_window() -> None:
     window = node("Window", WINDOW, field)
     for focused, expected in ((field, "Note"), (window, None), (None, None)):
         element = focused_node(mapped([window], focused=focused))
-        assert (element.name if element else None) == expected
+        assert name_of(element) == expected
 
 
 def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:

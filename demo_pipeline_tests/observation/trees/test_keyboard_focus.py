@@ -11,9 +11,10 @@ from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.keyboard_focus import FocusEvidence, KeyboardFocus
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import agreement_at
+from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import Contradiction
 from demo_pipeline.recording.logged_scans import LoggedScan
-from demo_pipeline_tests.observation.nodes import mapped, node
+from demo_pipeline_tests.observation.nodes import mapped, name_of, node
 
 SEARCH = node("Edit", (200, 200, 300, 40), name="Search")
 NOTE = node("Edit", (200, 300, 300, 40), name="Note")
@@ -36,10 +37,17 @@ def keys(*names: str, at: int) -> Action:
     return Action("hotkey", at, at + 100, [1], keys=list(names))
 
 
+def pointed_at(tree: StepTree, action: Action) -> Element | None:
+    """Returns the element at the position of a pointing action; None for other actions."""
+    if action.x is None or action.y is None:
+        return None
+    return node_at(tree, action.x, action.y)
+
+
 def meant(
     scanned: int,
     *earlier: Action,
-    known: bool = True,
+    targets_known: bool = True,
     changes: tuple[float, ...] = (),
     typed: tuple[Any, ...] = (),
     focused: Any = SEARCH,
@@ -50,7 +58,7 @@ def meant(
     Args:
         scanned: start of the current scan, milliseconds.
         earlier: actions before the typing.
-        known: whether the targets of the earlier actions are known.
+        targets_known: whether the targets of the earlier actions are known.
         changes: times of large changes of the screen.
         typed: places that changed while the text was typed.
         focused: the element that the scan reports as focused.
@@ -60,14 +68,12 @@ def meant(
     tree = mapped(screen, focused=focused)
     keyboard = KeyboardFocus()
     for action in earlier:
-        target = None
-        if known and action.x is not None and action.y is not None:
-            target = node_at(before, action.x, action.y)
+        target = pointed_at(before, action) if targets_known else None
         keyboard.record(action, before, target)
     current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), TYPING.press_ms - scanned, "stale")
     element, method = keyboard.target(TYPING, tree, current, changes, typed)
     assert (method == "none") == (element is None)
-    return element.name if element else None
+    return name_of(element)
 
 
 def test_a_scan_after_the_click_knows_the_focus() -> None:
@@ -83,7 +89,7 @@ def test_a_click_into_a_field_moves_the_focus_there() -> None:
 def test_a_click_into_what_the_scan_does_not_know_leaves_the_focus_unknown() -> None:
     """A dialog opened after the scan, so the element behind it lost the focus."""
     assert meant(7000, click(620, 220, 8000)) is None
-    assert meant(7000, click(250, 320, 8000), known=False) is None
+    assert meant(7000, click(250, 320, 8000), targets_known=False) is None
 
 
 def test_a_dialog_that_opened_since_has_the_keyboard() -> None:
@@ -147,7 +153,7 @@ def reached(*pressed: tuple[str, ...], start: tuple[float, float] = (250, 220)) 
         element, _ = keyboard.target(action, tree, current, ())
         keyboard.record(action, tree, element)
     element, _ = keyboard.target(TYPING, tree, current, ())
-    return element.name if element else None
+    return name_of(element)
 
 
 def test_tab_goes_through_a_page_and_knows_no_button_of_a_group() -> None:
@@ -268,13 +274,13 @@ def after(
     keyboard = KeyboardFocus()
     current = CurrentScan(LoggedScan(1, 0, 0, 500, 100), 0, "stale")
     for action, places in done:
-        element = node_at(tree, action.x, action.y) if action.x and action.y else None
+        element = pointed_at(tree, action)
         if action.x is None:
             element, _ = keyboard.target(action, tree, current, (), places, ())
         keyboard.record(action, tree, element)
     last = replace(TYPING, press_ms=at, text="x")
     element, _ = keyboard.target(last, tree, current, (), typed, contradictions)
-    return element.name if element else None
+    return name_of(element)
 
 
 def typing(at: int) -> Action:
@@ -385,11 +391,11 @@ def test_escape_goes_to_the_menu_that_was_opened() -> None:
     ):
         keyboard = KeyboardFocus()
         for action in done:
-            target = node_at(tree, action.x, action.y) if action.x and action.y else None
+            target = pointed_at(tree, action)
             keyboard.record(action, tree, target)
         current = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), 0, "stale")
         element, _ = keyboard.target(escape, tree, current, ())
-        assert (element.name if element else None) == name
+        assert name_of(element) == name
 
 
 def scanned(
@@ -490,7 +496,7 @@ def test_the_ring_in_the_pictures_tells_what_keys_reached() -> None:
         old, new = pictures(before, now)
         evidence = FocusEvidence(before=partial(pick, old), now=partial(pick, new))
         had, _ = keyboard.target(TYPING, tree, current, (), (), (), evidence)
-        assert (had.name if had else None) == name
+        assert name_of(had) == name
 
 
 def pick(picture: Any) -> Any:
@@ -539,7 +545,7 @@ def test_the_first_of_a_dialog_that_opened_has_the_keys() -> None:
         clicked_element = node_at(clicked_tree, *pressed) if is_target_known else None
         keyboard.record(clicked, clicked_tree, clicked_element)
         element, _ = keyboard.target(escape, tree, current, ())
-        assert (element.name if element else None) == name
+        assert name_of(element) == name
 
 
 FILES = node("table", (120, 150, 500, 400), name="Files", keyboard_focusable=True)
@@ -566,13 +572,13 @@ def claimed(*done: Action, focused: Any = FILES, typed: Any = (), again: Any = N
     tree = mapped(DESKTOP, platform="linux", focused=FILES)
     keyboard = KeyboardFocus()
     for action in done:
-        element = node_at(tree, action.x, action.y) if action.x and action.y else None
+        element = pointed_at(tree, action)
         keyboard.record(action, tree, element)
     now = mapped(DESKTOP, platform="linux", focused=focused)
     current = CurrentScan(LoggedScan(1, 0, 0, 9500, 100), 0, "fresh")
     evidence = FocusEvidence(later=mapped(DESKTOP, platform="linux", focused=again or focused))
     element, _ = keyboard.target(TYPING, now, current, (), typed, (), evidence)
-    return element.name if element else None
+    return name_of(element)
 
 
 def test_keys_into_a_terminal_without_a_tree_are_not_given_to_the_window_that_was_left() -> None:
@@ -620,7 +626,7 @@ def test_two_scans_around_a_new_window_do_not_agree() -> None:
         element, _ = keyboard.target(
             TYPING, tree, current, (), (), (), FocusEvidence(later=after_scan)
         )
-        assert (element.name if element else None) == name
+        assert name_of(element) == name
 
 
 ITEMS = [node("menu item", (180, 44 + 25 * n, 300, 25), name=f"Item {n}") for n in range(4)]
@@ -649,7 +655,7 @@ def test_a_menu_that_keys_opened_has_the_keys_by_its_lit_item() -> None:
         keyboard.record(keys("alt", "o", at=8000), tree, None)
         evidence = FocusEvidence(now=partial(pick, picture), later=tree)
         element, _ = keyboard.target(keys("down", at=10_000), tree, current, (), evidence=evidence)
-        assert (element.name if element else None) == name
+        assert name_of(element) == name
 
 
 def test_alt_and_a_letter_without_a_menu_leave_the_keys_where_they_were() -> None:
@@ -673,7 +679,7 @@ def test_the_edge_of_what_opened_over_an_element_is_no_ring() -> None:
         keyboard = KeyboardFocus()
         keyboard.record(keys("f6", at=2000), tree, None)
         element, _ = keyboard.target(TYPING, tree, current, (), (), contradictions, evidence)
-        assert (element.name if element else None) == name
+        assert name_of(element) == name
 
 
 def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
@@ -694,4 +700,4 @@ def test_a_button_that_is_framed_because_it_is_on_has_no_ring() -> None:
         keyboard = KeyboardFocus()
         keyboard.record(keys("f6", at=2000), tree, None)
         element, _ = keyboard.target(action, tree, current, (), (), (), evidence)
-        assert (element.name if element else None) == name
+        assert name_of(element) == name

@@ -18,9 +18,12 @@ PLATFORMS = {"uia": "windows", "ax": "macos", "atspi": "linux"}
 def spellings(name: str) -> set[str]:
     words = name.replace("-", " ").replace("_", " ")
     plain = {name, words, words.replace(" ", "-"), words.replace(" ", "_"), words.replace(" ", "")}
-    cased = {spelling for text in plain for spelling in (text, text.upper(), text.title())}
-    prefixed = set() if name.startswith("AX") else {f"AX{text}" for text in plain}
-    return cased | prefixed | {f"{text}Control" for text in plain}
+    result = plain | {f"{text}Control" for text in plain}
+    for text in plain:
+        result |= {text.upper(), text.title()}
+        if not name.startswith("AX"):
+            result.add(f"AX{text}")
+    return result
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))

@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.evidence import SinceScanEvidence, TargetE
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_targets import StepTargets
 from demo_pipeline.recording.logged_scans import LoggedScan
-from demo_pipeline_tests.observation.nodes import mapped, node
+from demo_pipeline_tests.observation.nodes import mapped, name_of, node
 
 LINK = node("Hyperlink", (200, 200, 200, 30), name="Desk lamps")
 ITEM = node("MenuItem", (200, 300, 200, 30), name="Copy")
@@ -45,7 +45,7 @@ def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str
     click = Action("click", 10_000, 10_100, [1], x=210, y=y)
     current = CurrentScan(LoggedScan(1, 0, 0, 9000, 100), 900, "fresh")
     agreement, target, _ = StepTargets(reader, evidence, (), [click]).step(0, TREE, current, ())
-    return agreement, target.name if target else None
+    return agreement, name_of(target)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def clicked_after_slow_scan(
     current = CurrentScan(scans[0], 500, "fresh", scans[1])
     targets = StepTargets(reader, evidence, (), [key, click])
     _, target, _ = targets.step(1, TREE, current, ())
-    return target.name if target else None
+    return name_of(target)
 
 
 def test_a_slow_scan_may_have_read_an_element_before_something_came_over_it() -> None:

@@ -46,7 +46,7 @@ def test_whatever_a_recorder_writes_becomes_a_valid_tree(tops: list[dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("role", "said", "name"),
+    ("role", "fields", "name"),
     [
         ("push button", {"description": "Bold text", "value": "on"}, "Bold text"),
         ("push button", {"name": " ", "description": " ", "value": "Bold"}, "Bold"),
@@ -61,9 +61,9 @@ def test_whatever_a_recorder_writes_becomes_a_valid_tree(tops: list[dict[str, An
     ],
 )
 def test_a_nameless_element_is_called_by_its_description_or_value_never_by_content(
-    role: str, said: dict[str, Any], name: str
+    role: str, fields: dict[str, Any], name: str
 ) -> None:
-    tree = mapped([node(role) | said], platform="linux")
+    tree = mapped([node(role) | fields], platform="linux")
     assert tree.element(0).name == name
     [_, written, *_] = everything(document_of(tree)["root"])
     assert written["name"] == name

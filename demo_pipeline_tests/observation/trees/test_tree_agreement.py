@@ -59,7 +59,7 @@ def test_an_unchanged_screen_agrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "said"),
+    ("region", "expected"),
     [
         pytest.param((122, 122, 150, 16), "differs", id="another label"),
         pytest.param((124, 166, 80, 16), "agrees", id="typed into a field"),
@@ -68,8 +68,8 @@ def test_an_unchanged_screen_agrees() -> None:
         pytest.param((122, 104, 150, 19), "agrees", id="just above the label"),
     ],
 )
-def test_what_a_tree_says_decides_what_is_a_difference(region: ChangedBox, said: str) -> None:
-    assert agreement(region) == said
+def test_what_a_tree_says_decides_what_is_a_difference(region: ChangedBox, expected: str) -> None:
+    assert agreement(region) == expected
 
 
 def test_another_choice_of_a_combo_box_is_no_difference() -> None:

@@ -23,23 +23,23 @@ from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.desktop import Box
 
 
-def build(one: Observed, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
+def build(recording: Observed, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
     """Builds the trees of a recording, and returns their rows.
 
     If `log` is given, its scans replace those of the recording. The actions must be the same.
     """
     out.mkdir()
-    events = one.out / "events"
+    events = recording.out / "events"
     if log is not None:
         events = out.parent / "events"
         events.mkdir()
         build_events(log, events)
     build_ui_trees(
-        log or one.folder / "input_log.jsonl",
+        log or recording.folder / "input_log.jsonl",
         "windows",
         events,
-        one.out / "actions",
-        one.evidence,
+        recording.out / "actions",
+        recording.evidence,
         out,
     )
     return read_tree_rows(out)
@@ -52,13 +52,13 @@ def trees(plain: Observed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def with_scans(one: Observed, path: Path, change: Any) -> Path:
+def with_scans(recording: Observed, path: Path, change: Any) -> Path:
     """Writes the log of a recording with changed scans to `path`.
 
     `change` returns the new content of a scan, or None to drop the scan.
     """
     lines = []
-    for text in (one.folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines():
+    for text in (recording.folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(text)
         if event["event"] != "axtree":
             lines.append(text)
@@ -68,12 +68,12 @@ def with_scans(one: Observed, path: Path, change: Any) -> Path:
     return path
 
 
-def with_first_actions(one: Observed, out: Path, count: int) -> Observed:
+def with_first_actions(recording: Observed, out: Path, count: int) -> Observed:
     """Returns the recording with only its first actions."""
-    shutil.copytree(one.out / "actions", out / "actions")
+    shutil.copytree(recording.out / "actions", out / "actions")
     table = pq.read_table(out / "actions" / ACTIONS_FILE)
     pq.write_table(table.slice(0, count), out / "actions" / ACTIONS_FILE)
-    return replace(one, out=out)
+    return replace(recording, out=out)
 
 
 def test_targets_are_what_was_clicked(plain: Observed, trees: Path) -> None:

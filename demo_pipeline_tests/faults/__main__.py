@@ -29,7 +29,10 @@ The kinds are: kills, calls that fail, other commands at the same time, a daemon
 flipped bytes, and a store in S3 behind a bad network.
 """
 AT_ONCE = 4
-"""Number of cases that run at the same time, on two cores. Half of them wait for a retry or daemon."""
+"""Number of cases that run at the same time.
+
+On a machine with two cores, half of them wait for a retry or a daemon.
+"""
 FolderCase = Callable[[Path], Tally]
 """A case that needs nothing but a new folder."""
 

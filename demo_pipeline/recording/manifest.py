@@ -225,7 +225,7 @@ def verified_file(
             verifies the hash of such a copy, so only the size is compared here.
 
     Raises:
-        DemonstrationError: the size or hash changed, or the copy is missing. There is no copy if
+        DemonstrationError: the size or hash changed, or the copy is missing. No copy was made if
             the upload was in a local folder when the manifest was written.
     """
     path = folder / name

@@ -24,8 +24,9 @@ class RecordingInputs(Inputs):
         demonstration: id of the demonstration, which is the name of the uploaded folder.
         upload: folder with the uploaded files.
         manifest: manifest of the recording; None in the stage `raw_recordings`, which writes it.
-        downloaded: whether the uploaded files were downloaded from a remote store. If so,
-            `raw_recordings` keeps them in its output, which is `upload` for every later stage.
+        downloaded: whether the uploaded files were downloaded from a bucket. If so, the stage
+            `raw_recordings` copies them to its output, and later stages get this output as
+            `upload`.
     """
 
     demonstration: str
@@ -50,7 +51,7 @@ class RecordingInputs(Inputs):
 
 
 def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
-    """Writes the manifest, and keeps the files of a recording that was downloaded."""
+    """Writes the manifest. If the recording was downloaded, also stores its files."""
     summary = manifest.build_manifest(inputs.upload, inputs.demonstration, out)
     if inputs.downloaded:
         manifest.keep_files(inputs.upload, out)

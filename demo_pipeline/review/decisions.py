@@ -132,7 +132,7 @@ class PrivateBox(Value):
 
 
 class Undo(Value):
-    """Takes back another decision. If an undo is undone, the first decision applies again."""
+    """Takes back another decision. If an undo is undone, the original decision applies again."""
 
     decision: DecisionId
 
@@ -291,8 +291,8 @@ class Judgement:
         verdict: the latest approval or rejection; None if nobody approved or rejected the version.
         corrections: the corrections that are applied when the records are built.
         applied: all decisions that apply to this version, in time order.
-        stale: decisions about other versions that do not apply, because the judged steps differ in
-            this version.
+        stale: decisions that do not apply, because the steps that they judged differ in this
+            version.
         undone: decisions that were taken back.
     """
 

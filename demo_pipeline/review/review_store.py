@@ -116,8 +116,8 @@ class Reviews:
     def require_whole(self, demonstration: str) -> None:
         """Raises `DamagedDocument` if a decision about a demonstration is damaged.
 
-        A damaged decision may have marked a part of a screenshot as private, which must not be
-        published.
+        A damaged decision may have marked a part of a screenshot as private. Such a part must not
+        be published.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:

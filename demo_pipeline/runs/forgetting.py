@@ -26,7 +26,7 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.store import Store
 
-# Words in the names of those fields of meta.json that identify the recorded person.
+# Words in the names of meta.json fields that identify the recorded person.
 _PERSON_FIELD = re.compile(
     r"user|person|people|author|annotator|participant|contributor|operator|owner|uploader"
     r"|recorded_?by|recorder|e-?mail|wallet|address",

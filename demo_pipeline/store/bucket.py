@@ -342,7 +342,7 @@ class Bucket:
             first_size = self._part_size(key, 1)
         if _md5_of_parts(out, [first_size] * count) == digest:
             return True
-        # The parts may have different sizes. In this case the size of each part is needed.
+        # If the parts have different sizes, the size of each part is needed.
         sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
         return sum(sizes) != size or _md5_of_parts(out, sizes) == digest
 

@@ -87,7 +87,7 @@ class TypedTexts:
         self._joined = "".join(folded)
 
     def may_be(self, name: str) -> bool:
-        """Returns whether a name is, contains or is a part of a typed text.
+        """Returns whether a name equals a typed text, contains one, or is a part of one.
 
         Case and spaces are ignored. Parts with fewer than `_SHORTEST_PART` characters do not count.
         """

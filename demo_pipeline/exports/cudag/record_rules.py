@@ -485,8 +485,8 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 def _acting(calls: Sequence[object]) -> Iterator[object]:
     """Yields the calls, except for moves that only hover before another call.
 
-    Two moves are not left out: a move directly before `left_click_drag`, which is the start of the
-    drag, and a move that is the last call, which is an action of its own.
+    Two moves do not hover and are not left out: a move directly before `left_click_drag` is the
+    start of the drag, and a move as the last call is an action of its own.
     """
     for call, after in zip(calls, [*calls[1:], None], strict=True):
         is_move = member(call, "arguments", "action") == "mouse_move"

@@ -217,8 +217,8 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
     """Yields a record for each step, then the record that ends the task on the final screenshot.
 
     A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
-    record is left out if a hidden action follows the last step, or if the video ends before the
-    last action does, because the final screenshot then does not show the end.
+    record is left out if the final screenshot does not show the end. This is the case if a hidden
+    action follows the last step, or if the video ends before the last action does.
 
     Args:
         source: the trajectory.

@@ -384,9 +384,10 @@ class _Validation:
     def _report_faults(self, report: Any) -> Iterator[CudagFault]:
         """Yields the faults of the split report.
 
-        The faults are: a trajectory whose split in the report is not the split of its records, a
-        task group in two splits, and a split with a ratio above 0 that has no record although there
-        are task groups.
+        The faults are:
+        - A trajectory has another split in the report than in its records.
+        - A task group is in two splits.
+        - A split with a ratio above 0 has no record although there are task groups.
         """
         groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")

@@ -316,9 +316,9 @@ _BAND = 3  # rows of cells in a band of the screen, about the height of a line o
 _RESTLESS = 0.3
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
-# seconds and on windows of 10 seconds. With the keys of the same video a lag was found in 10 of 11,
-# 37 of 45 and 55 of 89 cases, and each was right. With other or reversed keys a lag was found in
-# 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
+# seconds and on windows of 10 seconds. With the keys of the same video, a lag was found in 10 of
+# 11, 37 of 45 and 55 of 89 cases, and each of these lags was right. With the keys of another video,
+# or with reversed keys, a lag was found in 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
 _MIN_NATS = 14.0  # the minimum in nats
 # The best lag needs at least 2.5 times the ratio of every rival. Bursts of typing resemble each
 # other, so a lag that moves one burst onto another also has a large ratio.

@@ -460,8 +460,8 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts.
 
     A part is ignored if its clock differs by no more than the uncertainty of `clock`. It is also
-    ignored if the clock differs by no more than the smaller of the part's own uncertainty and
-    `MIN_LEAD_MS`, because every frame lies at least `MIN_LEAD_MS` before its press.
+    ignored if the difference is within both the part's own uncertainty and `MIN_LEAD_MS`. Every
+    frame lies at least `MIN_LEAD_MS` before its press, so smaller differences do no harm.
 
     If the log contains the start time that ffmpeg printed, the clock is exact. A part is then
     ignored if its clock differs by no more than the sum of both uncertainties.

@@ -49,8 +49,8 @@ RESOLUTIONS: tuple[tuple[int, int], ...] = (
 # Scale settings of displays. When the setting changes, a log may count in larger or smaller pixels.
 SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)
 SAME_SIZE = 0.01  # largest relative difference of two sizes of the same screen
-# Largest relative difference of the aspect ratios of a screen and of a video that shows it without
-# bars and without distortion.
+# If the aspect ratios of screen and video differ by at most 0.5 %, the video shows the screen
+# without bars and without distortion.
 SAME_ASPECT = 0.005
 
 

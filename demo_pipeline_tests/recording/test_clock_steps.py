@@ -78,14 +78,14 @@ def test_a_step_between_the_lines_of_two_hooks_makes_no_second_action(step_ms):
         assert actions == ["click", "drag", "type"], at
 
 
-def test_a_step_is_told_with_its_line():
+def test_the_problem_of_a_clock_step_names_its_line():
     steps, _ = read(stepped(20, -3_600_000))
     [problem] = clock_step_problems(steps)
     assert problem.line == 21
     assert "set back by about 3600.0 s" in problem.message
 
 
-def test_a_clock_that_is_set_back_again_goes_on_as_before():
+def test_a_clock_that_is_set_back_again_has_its_earlier_offset():
     lines = [
         {**line, "time": line["time"] + 2_400_000 * (14 <= n < 24)} for n, line in enumerate(WORK)
     ]
@@ -104,5 +104,5 @@ LATE: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", LATE)
-def test_what_is_no_step(kind):
+def test_logs_without_a_clock_step(kind):
     assert read(LATE[kind])[0] == []

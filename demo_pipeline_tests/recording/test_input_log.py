@@ -157,7 +157,7 @@ def test_a_deeper_tree_is_rejected_with_its_line_whoever_reads_it():
     assert "a tree of more than 490 levels" in rejected.message
 
 
-def test_a_short_line_with_elements_without_number_is_rejected():
+def test_a_short_line_with_too_many_elements_is_rejected():
     """An empty element takes three bytes in the log, but a hundred times as much in memory."""
 
     def scan(elements: int) -> bytes:
@@ -304,7 +304,7 @@ def check_rows(log: bytes) -> None:
         assert numbers == list(range(1, expected + 1))
 
 
-def test_a_tree_that_would_take_a_gigabyte_is_refused_with_a_sentence():
+def test_a_tree_that_would_take_a_gigabyte_is_rejected_with_a_message():
     """The line has 120,000 elements and about 30 MB; the largest known scan has 4 MB."""
     element = b'{"role": "button", "name": "' + b"x" * 200 + b'", "children": []}'
     tree = b"[" + b",".join([element] * 120_000) + b"]"

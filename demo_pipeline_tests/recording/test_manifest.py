@@ -45,7 +45,7 @@ def rewrite(upload: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_the_other_files_of_newer_recorders_are_recorded_and_decide_nothing(upload, out):
+def test_other_files_of_newer_recorders_are_listed_but_not_in_the_fingerprint(upload, out):
     without = build(upload, out)["fingerprint"]
     (upload / "input_log_meta.json").write_text('{"timestamp_type": "relative"}')
     (upload / "sft.json").write_text("[]")

@@ -137,12 +137,12 @@ def test_a_dead_key_types_nothing(name):
         '{"name": "c"}',
     ],
 )
-def test_what_cannot_be_read_counts_as_absent(logged):
+def test_an_unreadable_character_counts_as_absent(logged):
     assert read_typed_character(logged) == TypedCharacter(unreadable=True)
 
 
 @given(st.text(min_size=1, max_size=4))
-def test_print_and_object_and_text_agree(text):
+def test_the_three_formats_of_a_typed_text_agree(text):
     printed = read_typed_character(debug_print(rust_escaped(text), utf16(text)))
     info = {"name": text, "unicode": utf16(text), "is_dead": False}
     assert read_typed_character(json.dumps(info)) == printed
@@ -153,5 +153,5 @@ def test_print_and_object_and_text_agree(text):
 
 
 @given(st.text(max_size=60) | st.text('UnicodeInfo{}name:Some()"\\u,[]09 is_dead', max_size=60))
-def test_nothing_of_a_print_is_ever_text(logged):
+def test_the_syntax_of_a_debug_print_is_never_typed_text(logged):
     assert "U" not in read_typed_character("UnicodeInfo {" + logged).text

@@ -94,7 +94,9 @@ def test_a_video_that_begins_late(tmp_path):
         ("mov", "libx264", "yuv420p"),
     ],
 )
-def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, codec, pixels):
+def test_a_video_is_opened_even_if_its_name_does_not_fit_the_container(
+    tmp_path, container, codec, pixels
+):
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format=container) as film:
         stream = film.add_stream(codec, rate=10)
@@ -115,7 +117,7 @@ def test_a_film_is_opened_whatever_its_container_is_called(tmp_path, container, 
     assert abs(brightness - 200) < 6  # frame 20; its neighbours differ by 10
 
 
-def test_a_film_without_frames_says_so(tmp_path):
+def test_a_video_without_frames_has_a_clear_problem(tmp_path):
     path = tmp_path / "recording.mp4"
     with av.open(path, "w", format="matroska") as film:
         stream = film.add_stream("libx264", rate=10)
@@ -201,7 +203,7 @@ def test_an_unsupported_codec(mp4):
         ("_MAX_SECONDS", 2, "is longer than 2 s"),
     ],
 )
-def test_limits(mp4, monkeypatch, limit, value, message):
+def test_videos_beyond_the_limits_are_rejected(mp4, monkeypatch, limit, value, message):
     monkeypatch.setattr(video_probe, limit, value)
     assert message in failure(mp4)
 

@@ -228,7 +228,7 @@ def test_a_verdict_rebuilds_the_datasets_and_no_record(workspace):
     assert built(workspace) == before
 
 
-def test_datasets_follow_the_records_also_with_settings_that_these_do_not_have(workspace, tmp_path):
+def test_corrected_records_are_used_with_every_prompt_style(workspace, tmp_path):
     decide(workspace, "instruction", {"text": "Close Chrome"})
     rebuilt(workspace)
     other = DatasetSettings(exports=EXPORTS, prompt_style="instruction")

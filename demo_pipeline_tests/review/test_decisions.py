@@ -59,7 +59,7 @@ def undo(number: int, of: int) -> Decision:
     return decided(number, "undo", {"decision": f"{of:032x}"})
 
 
-def test_the_latest_of_contradicting_decisions_holds_in_whatever_order_they_are_read():
+def test_the_latest_of_contradicting_decisions_applies_in_any_reading_order():
     decisions = [
         decided(1, "approve"),
         decided(2, "reject", {"reason": "unfinished"}),

@@ -104,7 +104,7 @@ def pictures_of(workspace: Workspace, name: str) -> set[str]:
     return {hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*.png")}
 
 
-def test_it_is_refused_while_it_is_being_built(built, monkeypatch):
+def test_forget_is_refused_while_the_demonstration_is_being_built(built, monkeypatch):
     workspace = open_workspace(built)
     live_in(built, monkeypatch)
     with workspace.store.stage(f"ui_trees/{GONE}"):
@@ -141,7 +141,7 @@ def failing(*_: object) -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
-def test_nothing_of_it_is_left_and_the_others_stay(built, monkeypatch):
+def test_nothing_of_the_demonstration_is_left_and_the_others_stay(built, monkeypatch):
     workspace = open_workspace(built)
     # Both demonstrations begin with the same empty screen, which does not count.
     pictures = pictures_of(workspace, GONE) - pictures_of(workspace, KEPT)
@@ -190,7 +190,7 @@ def test_all_versions_and_their_datasets_are_removed_from_folders_and_buckets(ei
     assert either.list_documents("reviews") == [f"reviews/{KEPT}/{'a' * 32}.json"]
 
 
-def test_in_a_bucket_no_word_and_no_picture_of_it_is_left(moto_url, tmp_path, monkeypatch):
+def test_no_word_and_no_screenshot_is_left_in_a_bucket(moto_url, tmp_path, monkeypatch):
     (tmp_path / "uploads").mkdir()
     live_in(tmp_path, monkeypatch)
     monkeypatch.setenv("DEMO_PIPELINE_STORE", moto_url)
@@ -227,7 +227,7 @@ def downloaded(url: str, folder: Path) -> Path:
     return folder
 
 
-def test_a_dataset_whose_manifest_cannot_be_read_goes_too(tmp_path):
+def test_a_dataset_with_an_unreadable_manifest_is_also_removed(tmp_path):
     store = Store(tmp_path)
     commit(store, "sft_samples", "sft_samples", "1", {KEPT: "x"})
     [manifest] = (tmp_path / ".versions/sft_samples").glob("*/manifest.json")

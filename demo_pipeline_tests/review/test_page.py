@@ -233,7 +233,7 @@ def test_fifteen_steps_are_visible_without_scrolling(real_root, browser):
     page.close()
 
 
-def test_a_part_is_covered_when_it_is_marked_and_shown_when_it_is_cleared(root, page):
+def test_a_marked_box_is_covered_and_a_cleared_box_is_visible(root, page):
     workspace = open_workspace(root)
 
     def covered() -> bool:

@@ -121,7 +121,7 @@ def test_with_approval_required_only_reviewed_demonstrations_give_labels(tmp_pat
     assert left_out == {"not_approved": 1}
 
 
-def test_a_corrected_outcome_decides_whether_it_takes_part(tmp_path):
+def test_a_corrected_outcome_decides_whether_a_demonstration_is_included(tmp_path):
     done = corrected(make_trajectory(tmp_path, "done"), tmp_path, success=False)
     failed = corrected(make_trajectory(tmp_path, "failed", success=False), tmp_path, success=True)
     selection = select([done, failed], DatasetSettings())

@@ -86,7 +86,7 @@ def test_other_settings_need_another_prefix_and_replace_nothing(root, time):
     assert build(root, time, seed=7, name_prefix="second").status == "made"
 
 
-def test_another_style_of_prompts_is_built_beside(root):
+def test_another_prompt_style_is_published_in_a_second_directory(root):
     build(root, FIRST)
     assert build(root, FIRST, prompt_style="instruction").status == "made"
     names = [f"demonstrations{style}--demo-pipeline--{FIRST}" for style in ("", "-instruction")]

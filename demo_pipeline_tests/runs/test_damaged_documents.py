@@ -112,7 +112,7 @@ def test_no_output_is_built_without_a_decision_that_is_damaged(workspace, how, s
     assert build_stage(workspace, STAGE_BY_NAME[stage], "second")
 
 
-def test_what_may_be_rejected_is_left_out_until_it_is_known(workspace):
+def test_a_demonstration_with_a_damaged_decision_counts_as_rejected(workspace):
     key = decided(workspace, "note", text="good")
     assert not rejected(workspace)
     damage(workspace, key, change_a_letter)
@@ -154,7 +154,7 @@ def test_a_damaged_note_of_a_failed_export_lets_it_be_built_again(workspace, how
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_settings_explain_nothing(workspace, how):
+def test_damaged_settings_count_as_unknown(workspace, how):
     build_stage(workspace, STAGE_BY_NAME["actions"], "first", force=True)
     keys = workspace.store.list_documents("settings")
     names = {key.rpartition("/")[2].removesuffix(".json"): key for key in keys}

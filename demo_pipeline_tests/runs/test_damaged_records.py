@@ -66,7 +66,7 @@ def test_a_strict_run_names_the_damage_and_fails(noticed):
     assert f"left out: {DAMAGE}" in output
 
 
-def test_every_dataset_leaves_out_the_same(noticed):
+def test_every_dataset_leaves_out_the_damaged_demonstration(noticed):
     root, *_ = noticed
     assert set(broken_counts(open_workspace(root)).values()) == {1}
     for dataset in ("sft", "messages", "dataset"):
@@ -89,7 +89,7 @@ def test_export_doctor_and_inspect_name_the_damage(noticed, tmp_path):
     assert "not up to date: records (a file was damaged); `demo-pipeline run` builds them" in output
 
 
-def test_without_its_upload_nobody_promises_a_repair(noticed, tmp_path):
+def test_no_repair_is_promised_without_the_upload(noticed, tmp_path):
     root, *_ = noticed
     shutil.move(root / "uploads" / "one", tmp_path / "one")
     try:
@@ -100,7 +100,7 @@ def test_without_its_upload_nobody_promises_a_repair(noticed, tmp_path):
     assert "builds them" not in output
 
 
-def test_the_next_run_repairs_it(noticed):
+def test_the_next_run_repairs_the_records(noticed):
     root, *_ = noticed
     code, output = command(root, "run", "--dry-run")
     assert "one: records (a file was damaged)" in output

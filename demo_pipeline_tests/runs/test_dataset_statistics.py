@@ -195,7 +195,7 @@ def test_stats_prints_tables_json_views_and_answers(counted):
     assert files in stats(counted, "--views").stdout
 
 
-def test_wide_records_stand_one_below_the_other(counted):
+def test_wide_records_are_printed_one_below_the_other(counted):
     query = "SELECT * FROM steps ORDER BY trajectory_id, step_index LIMIT 2"
     lines = stats(counted, query).stdout.splitlines()
     [row, _] = run_query(counted, query)

@@ -27,7 +27,7 @@ def store(tmp_path):
     return store
 
 
-def test_a_picture_is_stored_once_in_an_export_and_other_files_are_apart(store, tmp_path):
+def test_an_export_hard_links_equal_images_and_copies_other_files(store, tmp_path):
     picture = "a picture" * 1000
     steps = "trajectories/d1/steps/000"
     files = {f"{steps}/screenshot.png": picture, f"{steps}/action.json": "{}"}
@@ -109,7 +109,7 @@ def test_a_failure_halfway_leaves_nothing(store, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 
-def test_what_a_killed_export_left_is_removed_and_a_running_export_goes_on(store, tmp_path):
+def test_the_draft_of_a_killed_export_is_removed_but_not_of_a_running_one(store, tmp_path):
     if (child := os.fork()) == 0:
         with folder_draft(tmp_path / "out") as draft:
             (draft / "half.json").write_text("{")

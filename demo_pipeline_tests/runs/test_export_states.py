@@ -104,7 +104,7 @@ def test_every_trajectory_has_its_split_its_group_and_its_records_by_export(root
     assert (sparse["left_out"], sparse["records"]) == ("incomplete", none)
 
 
-def test_the_table_says_the_same(root):
+def test_exports_parquet_agrees_with_exports_json(root):
     workspace = open_workspace(root)
     build(workspace)
     index = document(workspace)

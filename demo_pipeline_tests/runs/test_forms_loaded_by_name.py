@@ -26,7 +26,9 @@ print(json.dumps({"datasets": [stage for stage, _ in asked.datasets], "loaded": 
 """
 
 
-def test_a_plan_loads_the_forms_of_the_settings_alone(made_root: Path, tmp_path: Path) -> None:
+def test_a_plan_imports_only_the_modules_of_enabled_exports(
+    made_root: Path, tmp_path: Path
+) -> None:
     root = copy_of(made_root, tmp_path / "made")  # the process writes to the copy
     settings = {"DEMO_PIPELINE_DATASETS__EXPORTS": '["grounding", "atif"]'}
     done = subprocess.run(

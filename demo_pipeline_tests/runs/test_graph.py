@@ -168,7 +168,7 @@ def test_a_failed_advisory_check_is_recorded_in_the_manifest(graph):
         (ChangedOutput("events/d0", "a"), UnusableInputError),
     ],
 )
-def test_every_error_is_told_apart_and_nothing_is_committed(local_graph, raised, expected):
+def test_errors_are_distinguished_and_nothing_is_committed(local_graph, raised, expected):
     letter = Letter(local_graph)
     letter.error = raised
     with pytest.raises(expected) as caught:
@@ -190,7 +190,7 @@ def test_a_damaged_input_is_blamed_before_the_recording_and_the_code(local_graph
         local_graph.build(letter)
 
 
-def test_the_four_states(graph):
+def test_an_output_has_one_of_four_states(graph):
     assert graph.state(Letter(graph)) == Absent()
     version = graph.build(Letter(graph)).version
     current = graph.state(Letter(graph))

@@ -133,7 +133,7 @@ def test_hidden_actions_are_rows_with_their_place_between_the_steps(demonstratio
     assert kinds[4:7] == ["click", "type", "click"]
 
 
-def test_a_warning_says_so_and_nothing_blocks(demonstration):
+def test_hidden_actions_are_a_warning_and_block_nothing(demonstration):
     checks = demonstration.checks(TRAJECTORIES_STAGE.name)
     assert [name for name, passed in checks.items() if not passed] == ["nothing_missing"]
 
@@ -153,7 +153,7 @@ def test_every_step_is_a_sample_with_all_actions_before_it_as_its_history(demons
     assert all(row["unavoidable"] for row in rows if row["leak"])
 
 
-def test_prompts_name_hidden_actions_and_there_is_no_end(demonstration):
+def test_prompts_name_hidden_actions_and_no_record_ends_the_task(demonstration):
     (file,) = demonstration.store.glob("datasets/*/train.jsonl")
     records = read_lines(file)
     assert [record["metadata"]["step_index"] for record in records] == list(range(VISIBLE))
@@ -169,7 +169,7 @@ def test_prompts_name_hidden_actions_and_there_is_no_end(demonstration):
     assert report["excluded"]["actions"] == {"after_video": 1, "before_video": 1, "off_screen": 2}
 
 
-def test_statistics_count_them_and_agree_with_the_index(demonstration):
+def test_statistics_count_hidden_actions_and_agree_with_the_index(demonstration):
     tables = read_statistics(demonstration.store / "statistics")
     assert tables["hidden_actions"] == [
         {"reason": "off_screen", "actions": 2, "trajectories": 1},

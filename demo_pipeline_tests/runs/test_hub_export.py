@@ -173,7 +173,7 @@ def test_there_is_nothing_but_the_card_and_full_shards(exported):
         (DatasetSettings(exports=("cudag",), license="mit"), HUB, "datasets.exports"),
     ],
 )
-def test_what_only_the_owner_knows_has_to_be_set(
+def test_the_card_needs_the_settings_that_only_the_owner_knows(
     workspace, tmp_path, datasets, hub_settings, named
 ):
     changes = {"datasets": datasets, "hub": hub_settings}

@@ -102,7 +102,7 @@ def test_repairs_are_counted(folder):
          ["4 events of the shortcut that stopped the recorder: left out"]),
     ],
 )  # fmt: skip
-def test_what_was_repaired_is_said(folder, lines, settings, repairs):
+def test_each_kind_of_repair_is_named(folder, lines, settings, repairs):
     assert repairs_of(timeline_of(folder, *lines, **settings)) == repairs
 
 
@@ -135,6 +135,6 @@ def test_rejected_lines_are_listed_up_to_a_limit(folder):
         ([], {}, "not used"),
     ],
 )
-def test_the_wheels_rule(folder, deltas, settings, rule):
+def test_the_timeline_names_the_rule_for_the_wheel(folder, deltas, settings, rule):
     turns = [wheel(100 * n, delta) for n, delta in enumerate(deltas)]
     assert f"Wheel: {rule}" in timeline_of(folder, turns, click(5000), **settings)

@@ -120,7 +120,7 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))
 
 
-def test_a_run_builds_it_with_its_card_and_lists_it(checkout):
+def test_a_run_builds_the_new_export_with_its_card_and_lists_it(checkout):
     [row] = [line for line in checkout.run_output.splitlines() if "toy_dataset" in line]
     assert "train 1, val 1" in row
     store = checkout.root / "made/store/toy"
@@ -133,7 +133,7 @@ def test_a_run_builds_it_with_its_card_and_lists_it(checkout):
     assert "A toy dataset: the id of every trajectory" in (store / "README.md").read_text()
 
 
-def test_dagster_and_the_error_messages_know_it(checkout):
+def test_dagster_and_the_error_messages_know_the_new_export(checkout):
     assert json.loads(checkout.python("-c", ASK_DAGSTER)) == {
         "description": "A toy dataset: the id of every trajectory, one per line.",
         "group": "demo_pipeline",
@@ -144,14 +144,14 @@ def test_dagster_and_the_error_messages_know_it(checkout):
     }
 
 
-def test_export_copies_it_and_validate_recognises_the_copy(checkout, tmp_path):
+def test_export_copies_the_new_export_and_validate_recognises_the_copy(checkout, tmp_path):
     dest = tmp_path / "out"
     assert f"{dest}/toy\n" in checkout.command("export", str(dest))
     assert f"{dest}/toy: toy valid, 0 warnings" in checkout.command("validate", str(dest / "toy"))
     assert "toy valid" in checkout.command("validate", "--kind", "toy", str(dest / "toy"))
 
 
-def test_stats_queries_its_view(checkout):
+def test_stats_queries_the_view_of_the_new_export(checkout):
     answer = checkout.command("stats", "--json", "SELECT count(*) AS n FROM toy")
     assert json.loads(answer) == {"answer": [{"n": 2}]}
     assert "-- toy: a trajectory of the toy dataset\n" in checkout.command("stats", "--views")

@@ -42,7 +42,7 @@ def records(workspace: Workspace, name: str = "demo0") -> dict[str, tuple[int, b
     return {path.name: (path.stat().st_ino, path.read_bytes()) for path in paths}
 
 
-def test_switching_a_form_on_adds_its_records(tmp_path):
+def test_enabling_an_export_adds_its_records(tmp_path):
     commit(opened(tmp_path, exports=["sft"]), tmp_path, 0)
     before = records(opened(tmp_path))
     assert before.keys() == {"files.sha256", "trajectory.jsonl", "sft.jsonl"}
@@ -83,7 +83,7 @@ def test_datasets_of_records_that_other_settings_made_are_those_of_new_ones(tmp_
         assert every_file(folder) == kept
 
 
-def test_a_trajectory_is_taken_as_its_records_were_made_of_it(tmp_path):
+def test_datasets_use_the_version_of_a_trajectory_that_its_records_used(tmp_path):
     """A dataset uses the old version until the records of a new trajectory are built."""
     workspace = opened(tmp_path)
     commit(workspace, tmp_path, 0)

@@ -206,7 +206,7 @@ def _without_instruction(root: Path) -> Workspace:
     raise AssertionError("there is no such stage")
 
 
-def test_a_refusal_that_cannot_be_written_may_pass_and_is_not_lost(root, monkeypatch):
+def test_a_rejection_that_cannot_be_stored_is_a_transient_error(root, monkeypatch):
     """Otherwise the run would end as rejected without a record, and the next run would retry."""
     workspace = _without_instruction(root)
 
@@ -223,7 +223,7 @@ def test_a_refusal_that_cannot_be_written_may_pass_and_is_not_lost(root, monkeyp
     assert [record.stage for record in list_quarantine(workspace.store)] == ["trajectories"]
 
 
-def test_the_record_of_a_stage_that_has_another_name_now_is_released_by_the_first_stage(root):
+def test_the_record_of_a_renamed_stage_is_released_by_the_first_stage(root):
     workspace = open_workspace(root)
     quarantine_demonstration(workspace.store, "first", "calibration", None, [])
     for stage in STAGES[1:]:

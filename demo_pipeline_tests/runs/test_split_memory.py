@@ -67,7 +67,7 @@ def test_a_title_in_another_form_or_case_is_the_same_task(title, other):
     assert slug(title) == slug(other)
 
 
-def test_nothing_moves_when_others_come_but_what_a_newcomer_joins(tmp_path):
+def test_a_new_demonstration_moves_only_the_task_that_it_joins(tmp_path):
     workspace = opened(tmp_path)
     for number in range(9):
         title = f"Title {number}"
@@ -107,7 +107,7 @@ def write_manifest(workspace: Workspace, name: str, film: str, log: str) -> None
         workspace.store.commit(staging, Recipe("raw_recordings", "made", "made", {}), {})
 
 
-def test_one_upload_under_two_ids_is_told_and_the_later_one_is_left_out(tmp_path):
+def test_the_later_of_two_equal_uploads_is_reported_and_left_out(tmp_path):
     workspace = opened(tmp_path)
     for name, film, log in (("b_first", "f", "l"), ("c_other", "g", "m")):
         write_manifest(workspace, name, film, log)

@@ -96,7 +96,7 @@ def test_the_documented_policy_is_enough_and_gives_no_more(workspace):
             workspace.uploads.objects.delete(key)
 
 
-def test_every_dataset_is_built_with_it(workspace, tmp_path):
+def test_every_dataset_is_built_with_the_policy(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
     failed, *_ = (export.stage for export in training_exports().values())
     DatasetOutput(Graph(workspace), failed).remember_failure(ValueError())
@@ -107,7 +107,7 @@ def test_every_dataset_is_built_with_it(workspace, tmp_path):
     assert INDEX_STAGE.folder in workspace.store.outputs()
 
 
-def test_people_judge_and_correct_with_it(workspace, tmp_path):
+def test_people_judge_and_correct_with_the_policy(workspace, tmp_path):
     trajectory = make_trajectory(tmp_path, "one", [CLICK] * 2)
     commit_trajectories(workspace, [trajectory])
     data = ReviewData(workspace.store, workspace.uploads)
@@ -120,7 +120,7 @@ def test_people_judge_and_correct_with_it(workspace, tmp_path):
     assert workspace.store.delete_documents("reviews/one") == 2
 
 
-def test_steps_are_annotated_with_it(workspace, tmp_path):
+def test_steps_are_annotated_with_the_policy(workspace, tmp_path):
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK] * 2)])
     for written in (2, 0):
         assert (

@@ -39,7 +39,7 @@ def place(moto_url: str, tmp_path: Path) -> Place:
     return Place(f"{moto_url}/in", tmp_path / "cache")
 
 
-def test_the_other_files_of_newer_recorders_come_along_and_decide_nothing(place):
+def test_other_files_of_newer_recorders_are_downloaded_but_not_in_the_identity(place):
     place.put("a")
     before = place.uploads.identity("a")
     place.put("a", ("input_log_meta.json", "sft.json", "notes.txt"))
@@ -52,7 +52,7 @@ def test_the_other_files_of_newer_recorders_come_along_and_decide_nothing(place)
     assert names == sorted([*RECORDING_FILES, "input_log_meta.json", "sft.json"])
 
 
-def test_every_folder_is_listed_complete_or_not_and_nothing_else(place):
+def test_complete_and_incomplete_folders_are_listed_and_nothing_else(place):
     place.put("b")
     place.put("a", ("meta.json", "notes.txt", "deep/recording.mp4"))
     place.put("other", ("notes.txt",))

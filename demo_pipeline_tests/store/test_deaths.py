@@ -88,7 +88,9 @@ def killed(request: pytest.FixtureRequest, tmp_path: Path, moto_url: str) -> Any
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
 @pytest.mark.parametrize(("scenario", "before"), COMMITS)
-def test_a_commit_leaves_old_or_new_and_the_next_one_works(killed, scenario, before):
+def test_a_killed_commit_leaves_the_old_or_the_new_version_and_the_next_one_works(
+    killed, scenario, before
+):
     states = []
     for store in killed(scenario):
         whole = store.published(OUTPUT) is not None and not store.verify(OUTPUT)
@@ -108,7 +110,7 @@ def test_a_commit_leaves_old_or_new_and_the_next_one_works(killed, scenario, bef
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_document_is_old_or_new(killed):
+def test_a_killed_write_leaves_the_old_or_the_new_document(killed):
     states = []
     for store in killed("document"):
         states.append(store.get_document(DOCUMENT))
@@ -119,7 +121,7 @@ def test_a_document_is_old_or_new(killed):
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed):
+def test_a_killed_prune_removes_nothing_needed_and_the_next_one_completes_it(killed):
     for store in killed("prune"):
         assert seen(store, OUTPUT) == OLD
         store.prune(killing.ALL)
@@ -128,7 +130,7 @@ def test_a_prune_removes_nothing_that_is_needed_and_the_next_one_ends_it(killed)
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_a_removed_output_is_there_or_not(killed):
+def test_a_killed_removal_leaves_the_whole_output_or_nothing(killed):
     states = []
     for store in killed("remove"):
         states.append(bool(store.outputs()))
@@ -141,7 +143,7 @@ def test_a_removed_output_is_there_or_not(killed):
 
 
 @pytest.mark.parametrize("killed", KINDS, indirect=True)
-def test_forgetting_again_leaves_nothing_that_carries_the_id(killed):
+def test_forgetting_again_after_a_crash_leaves_nothing_with_the_id(killed):
     for store in killed("forget"):
         killing.forget(store)
         assert store.outputs() == []

@@ -18,7 +18,7 @@ def upload(root, name, files=RECORDING_FILES):
         (root / name / file).write_text(file)
 
 
-def test_every_folder_is_listed_complete_or_not_and_nothing_else(tmp_path):
+def test_complete_and_incomplete_folders_are_listed_and_nothing_else(tmp_path):
     upload(tmp_path, "b")
     upload(tmp_path, "a", ["meta.json"])
     upload(tmp_path, "empty", [])
@@ -46,7 +46,7 @@ def uploads(request, tmp_path):
     return Uploads(objects, tmp_path / "cache")
 
 
-def test_a_folder_is_found_by_its_name_and_refused_when_that_is_no_id(uploads):
+def test_a_folder_is_found_by_its_name_and_refused_if_the_name_is_no_id(uploads):
     assert [uploaded.id for uploaded in uploads.list_demonstrations()] == sorted(NAMES)
     assert uploads.misnamed() == sorted(MISNAMED)
     for uploaded in uploads.list_demonstrations():

@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_listed_does_not_pass_for_an_empty_one(
         list(store.versions()) if folder[0] == "." else store.outputs()
 
 
-def test_drafts_of_living_processes_stay_and_of_dead_ones_go(tmp_path):
+def test_drafts_of_dead_processes_are_removed_and_of_living_ones_kept(tmp_path):
     store = Store(tmp_path)
     with store.stage("events/d1") as staging:
         write(staging.path, {"a": "alive"})
@@ -116,7 +116,7 @@ def test_an_id_that_looks_like_a_version_is_not_taken_for_one(either):
     assert seen(either, name) == {"a": "kept"}
 
 
-def test_a_full_disk_does_not_keep_it_from_making_room(tmp_path, monkeypatch):
+def test_prune_frees_space_on_a_full_disk(tmp_path, monkeypatch):
     store = Store(tmp_path)
     put(store, "sft", {"a": "old"})
     put(store, "sft", {"a": "new"})
@@ -143,7 +143,7 @@ def test_a_store_under_a_longer_prefix_is_left_alone(moto_url, tmp_path):
     assert inner.verify("events/d1") == []
 
 
-def test_uploads_in_parts_that_nobody_goes_on_with_are_aborted(moto_url, tmp_path):
+def test_abandoned_multipart_uploads_are_aborted(moto_url, tmp_path):
     bucket = Bucket(f"{moto_url}/pre", tmp_path)
     place = f"versions/events/d1/{'0' * 16}-{'1' * 8}/content/a.bin"
     for key in (place, "mine/large.bin"):
@@ -153,7 +153,7 @@ def test_uploads_in_parts_that_nobody_goes_on_with_are_aborted(moto_url, tmp_pat
     assert left == ["pre/mine/large.bin"]
 
 
-def test_the_cache_forgets_what_the_bucket_has_not_any_more(moto_url, tmp_path):
+def test_the_cache_drops_versions_that_the_bucket_no_longer_has(moto_url, tmp_path):
     store = open_store(moto_url, tmp_path)
     old = put(store, "sft", {"a": "old"})
     put(store, "sft", {"a": "new"})

@@ -90,7 +90,7 @@ CALLS: dict[str, tuple[str, Callable[[Bucket, Path], object]]] = {
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("name", CALLS)
-def test_trouble_that_passes_is_not_noticed(url, script, tmp_path, name, fault):
+def test_transient_errors_are_retried(url, script, tmp_path, name, fault):
     bucket = Bucket(url, tmp_path / "cache")
     bucket.put("a", b"bytes")
     method, work = CALLS[name]
@@ -111,7 +111,7 @@ def test_a_body_that_was_cut_is_read_again(url, script, tmp_path):
         bucket.read("a")
 
 
-def test_trouble_that_stays_has_a_sentence(url, script, tmp_path):
+def test_a_lasting_error_has_a_clear_message(url, script, tmp_path):
     bucket = Bucket(url, tmp_path)
     script.set("GET", "storm", 99)
     with pytest.raises(S3CallError, match="try again"):
@@ -119,7 +119,7 @@ def test_trouble_that_stays_has_a_sentence(url, script, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_commit_and_a_prune_do_without_any_one_answer(url, script, tmp_path, method):
+def test_a_commit_and_a_prune_survive_the_loss_of_any_answer(url, script, tmp_path, method):
     """The answer of each request is lost in turn, even of the requests that move the pointer."""
     store = Store(Bucket(url, tmp_path))
     put(store, "sft", {"a.txt": "first"})
@@ -145,7 +145,7 @@ ENVIRONMENTS: dict[str, tuple[dict[str, str | None], str]] = {
 
 
 @pytest.mark.parametrize("trouble", ENVIRONMENTS)
-def test_what_a_person_can_correct_has_a_sentence(moto_url, tmp_path, monkeypatch, trouble):
+def test_mistakes_in_the_environment_have_a_clear_message(moto_url, tmp_path, monkeypatch, trouble):
     changed, sentence = ENVIRONMENTS[trouble]
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name, value in changed.items():
@@ -170,12 +170,14 @@ def test_what_a_person_can_correct_has_a_sentence(moto_url, tmp_path, monkeypatc
         ("Strange", "S3 failed with Strange; try again"),
     ],
 )
-def test_every_other_code_has_its_sentence(code, sentence):
+def test_every_error_code_has_its_message(code, sentence):
     assert str(S3CallError("s3://b/k", code, 400)).startswith(f"s3://b/k: {sentence}")
 
 
 @pytest.mark.parametrize("server", ["moto", "seaweedfs"])
-def test_a_mistyped_bucket_is_told_from_an_empty_one_and_never_made(request, tmp_path, server):
+def test_a_mistyped_bucket_is_not_taken_for_an_empty_one_and_never_created(
+    request, tmp_path, server
+):
     url = request.getfixturevalue(f"{server}_url")
     assert open_store(url, tmp_path).published("events/d1") is None
     mistyped: list[Callable[[Store], object]] = [
@@ -210,7 +212,7 @@ def test_a_bucket_that_refuses_conditions_does_everything_else(moto_url, tmp_pat
 
 
 @pytest.mark.parametrize("data", [None, b"bota", b"bot"])
-def test_what_lacks_or_differs_in_the_bucket_is_never_handed_out(moto_url, tmp_path, data):
+def test_missing_or_changed_files_in_a_bucket_are_never_returned(moto_url, tmp_path, data):
     store = open_store(moto_url, tmp_path)
     version = put(store, "events/d1", {"a.txt": "beta"})
     key = f"versions/{version.path}/content/a.txt"
@@ -242,7 +244,7 @@ def test_only_what_is_needed_is_downloaded_and_only_once(moto_url, tmp_path):
     assert seen(reader, "dataset")["a.parquet"] == "alpha"
 
 
-def test_an_idle_look_costs_one_request_an_output(moto_url, tmp_path):
+def test_checking_an_unchanged_output_costs_one_request(moto_url, tmp_path):
     bucket = Counting(moto_url, tmp_path)
     store = Store(bucket)
     version = put(store, "events/d1", {"a.txt": "1", "b.txt": "2"})

@@ -66,7 +66,7 @@ def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
     assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != first.content
 
 
-def test_files_that_a_caller_knows_to_be_there_are_not_asked_for(store):
+def test_versions_that_the_caller_has_checked_are_not_checked_again(store):
     version = put(store, OUTPUT, FILES)
     spoil(store, version, f"content/{next(iter(FILES))}", None)
     assert store.open(OUTPUT, whole={version.key})[1] == version
@@ -216,7 +216,7 @@ def test_everything_is_synced_before_it_is_published(tmp_path, monkeypatch):
     assert ("fsync", tmp_path / "events") in calls[pointed:]
 
 
-def test_a_folder_that_another_makes_and_removes_refuses_no_document(store, monkeypatch):
+def test_a_document_is_stored_although_others_create_and_remove_its_folder(store, monkeypatch):
     """Another process creates and removes the same folder, as when four reviewers write at once."""
     mkdir = os.mkdir
     others = list[str]()
@@ -249,7 +249,7 @@ def test_documents_are_replaced_listed_and_deleted(either):
     assert either.get_document("quarantine/a.json") is None
 
 
-def test_equal_work_has_the_same_id_in_every_store_and_a_place_of_its_own(tmp_path):
+def test_equal_outputs_have_the_same_id_in_every_store_but_different_folders(tmp_path):
     first = put(Store(tmp_path / "one"), "sft", FILES)
     second = put(Store(tmp_path / "two"), "sft", FILES)
     again = put(Store(tmp_path / "one"), "sft", dict(reversed(FILES.items())))
@@ -260,7 +260,7 @@ def test_equal_work_has_the_same_id_in_every_store_and_a_place_of_its_own(tmp_pa
 
 @pytest.mark.parametrize("file", ["content/deep/b.txt", "manifest.json"])
 @pytest.mark.parametrize("bytes_there", [None, b"bet"])
-def test_what_lacks_a_byte_is_not_current_and_is_replaced_by_a_commit(either, file, bytes_there):
+def test_a_damaged_output_is_not_current_and_is_replaced_by_a_commit(either, file, bytes_there):
     version = put(either, OUTPUT, FILES)
     spoil(either, version, file, bytes_there)
     reader = elsewhere(either)
@@ -288,7 +288,7 @@ def test_verifying_finds_a_changed_byte_and_a_commit_repairs_it(either):
     assert either.verify(OUTPUT) == []
 
 
-def test_damage_behind_a_link_is_of_both_outputs_until_both_are_built_again(either):
+def test_damage_behind_a_link_is_reported_until_both_outputs_are_built_again(either):
     trajectory = put(either, "trajectories/d1", {"task.json": "one"})
     put(either, "dataset", {}, {"trajectories/d1": trajectory})
     spoil(either, trajectory, "content/task.json", b"eno")
@@ -317,7 +317,7 @@ def test_a_store_of_the_last_version_is_read(tmp_path):
     assert store.prune(-5) == [f"{OUTPUT}@{version.id}"]
 
 
-def test_erasing_leaves_nothing_that_carries_the_name(either, tmp_path):
+def test_erasing_leaves_nothing_that_has_the_name(either, tmp_path):
     put(either, OUTPUT, FILES)
     put(either, OUTPUT, {"a.txt": "new"})
     put(either, "events/d2", FILES)

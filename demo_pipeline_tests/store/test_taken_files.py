@@ -37,7 +37,7 @@ def test_a_taken_file_is_a_link_that_is_neither_read_nor_synced_again(tmp_path, 
     assert [file.size for file in version.manifest.files] == [3, 5]
 
 
-def test_damage_is_not_laundered_and_named_in_every_output_that_holds_it(either):
+def test_damage_of_a_taken_file_is_named_in_every_output_that_holds_it(either):
     source = put(either, "trees/d1", FILES)
     folder = either.open_version(source)
     (folder / "a.txt").write_text("alphA")  # in the folder, or in the cache of the bucket

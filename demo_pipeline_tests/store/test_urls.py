@@ -28,7 +28,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("url", REFUSED)
-def test_a_refused_root_is_never_repeated(url, tmp_path):
+def test_an_error_never_repeats_the_refused_url(url, tmp_path):
     for opened in (lambda: open_store(url, tmp_path), lambda: open_uploads(url, tmp_path)):
         with pytest.raises(StorageError) as error:
             opened()

@@ -203,13 +203,17 @@ def _pictures_in(path: Path) -> Iterator[bytes]:
     """Yields the bytes of an image, or of all images in the cells of a table."""
     if path.suffix in {".png", ".jpg", ".jpeg"} and "plots" not in path.parts:
         yield path.read_bytes()
-    pending = pq.read_table(path).to_pylist() if path.suffix == ".parquet" else []
+    pending = []
+    if path.suffix == ".parquet":
+        pending = pq.read_table(path).to_pylist()
     while pending:
         value = pending.pop()
         if isinstance(value, bytes):
             yield value
-        elif isinstance(value, dict | list):
-            pending += list(value.values()) if isinstance(value, dict) else value
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
 
 
 def pictures_below(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -105,7 +105,8 @@ def test_a_video_is_opened_even_if_its_name_does_not_fit_the_container(
         stream.pix_fmt = pixels
         for number in range(24):
             frame = av.VideoFrame.from_ndarray(np.full((64, 96, 3), 10 * number, np.uint8))
-            frame.pts, frame.time_base = number, Fraction(1, 10)
+            frame.pts = number
+            frame.time_base = Fraction(1, 10)
             film.mux(stream.encode(frame))
         film.mux(stream.encode())
     probe, problems = probe_video(path)

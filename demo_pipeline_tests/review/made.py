@@ -147,7 +147,8 @@ def _as_people_are(demo: MadeDemonstration, rng: random.Random) -> None:
 
 def _later(demo: MadeDemonstration, place: int, by: int) -> None:
     for step in demo.steps[place:]:
-        step.press, step.end = step.press + by, step.end + by
+        step.press += by
+        step.end += by
     demo.film_ms += by
     demo.meta_s += by / 1000
 
@@ -407,7 +408,9 @@ def _write_input(demo: MadeDemonstration, folders: Mapping[str, Path]) -> list[A
             lines = [log("keydown", step.press, key="Z")]
             action.keys = list(step.keys)
             action.presses = 1
-        action.events, action.first_event, action.last_event = lines, lines[0], lines[-1]
+        action.events = lines
+        action.first_event = lines[0]
+        action.last_event = lines[-1]
         actions.append(action)
     write_rows(folders["events"] / EVENTS_FILE, rows, EVENTS_SCHEMA)
     scan = {"event_index": 1, "byte_offset": 0, "byte_length": 9}
@@ -422,7 +425,8 @@ def _path(at: tuple[float, float], step: MadeStep) -> list[tuple[float, float, i
     The path has twenty moves (x, y, time in milliseconds).
     """
     assert step.point is not None
-    (x0, y0), (x1, y1) = at, step.point
+    x0, y0 = at
+    x1, y1 = step.point
     bow = (max(0.0, step.detour**2 - 1) ** 0.5) * 0.5 + (step.detour > 2) * 1.0
     moves = []
     for n in range(1, 21):

@@ -86,7 +86,8 @@ class InputDevice:
 
         The path has 30 to 60 positions per second.
         """
-        (x0, y0), (x2, y2) = self.pointer, to
+        x0, y0 = self.pointer
+        x2, y2 = to
         length = max(abs(x2 - x0), abs(y2 - y0)) / self.desktop.scale
         duration = min(850.0, 200 + 0.5 * length) * self.random.uniform(0.85, 1.2)
         bend = self.random.uniform(-0.16, 0.16)
@@ -127,8 +128,10 @@ class InputDevice:
 
     def _key(self, event: str, name: str, character: str = "") -> None:
         """Logs a key event. A press includes `actual_char` if the recorder logs characters."""
-        logged = {"actual_char": self.characters(character)} if self.characters else {}
-        self._emit(event, {"key": name, **(logged if event == "keydown" else {})})
+        data = {"key": name}
+        if self.characters and event == "keydown":
+            data["actual_char"] = self.characters(character)
+        self._emit(event, data)
 
     def _record(
         self, kind: str, parameters: dict[str, Any], press: int, end: int, thing: Placed | None

@@ -123,5 +123,5 @@ def keystrokes(text: str, platform: Platform, random: Random, start_ms: int) -> 
         if shift:
             held_until += random.randint(4, 18)
             strokes.append(Stroke(held_until, "keyup", shift_key))
-        now += gap if not shift else max(gap, held_until + 5 - now)
+        now += max(gap, held_until + 5 - now) if shift else gap
     return sorted(strokes, key=lambda item: item.ms)

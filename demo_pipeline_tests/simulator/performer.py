@@ -127,7 +127,8 @@ class Performer(InputDevice):
         rows = self.history.at(self.now).rows[thing.widget.name]
         last = max(0, len(rows) - self.desktop.visible_rows(thing.widget))
         for notch in range(abs(act.notches)):
-            self.now += self.random.randint(45, 120) if notch else 0
+            if notch:
+                self.now += self.random.randint(45, 120)
             delta = 120 if self.wheel == "documented" else -_RECORDED_NOTCH[self.platform]
             self._emit("mousewheel", {"delta": delta * sign})
             change = changes.scrolled(thing.widget.name, sign * ROWS_PER_NOTCH, last)
@@ -152,7 +153,8 @@ class Performer(InputDevice):
         press = self.now
         names = [key_name(key, self.platform) for key in keys]
         for index, name in enumerate(names):
-            self.now += self.random.randint(45, 110) if index else 0
+            if index:
+                self.now += self.random.randint(45, 110)
             self._key("keydown", name)
         state = self.history.at(self.now)
         echo = self.now + ECHO_MS

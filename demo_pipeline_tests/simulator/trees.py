@@ -43,12 +43,17 @@ def scan(performance: Performance, platform: Platform, at_ms: int, number: int) 
     queries = {}
     for name, (x, y) in hits.items():
         under = [p for p in placed if p.visible and p.box.contains(x, y)]
-        element = _node(under[-1], platform, texts) if under else _root(desktop, platform)
+        element = _root(desktop, platform)
+        if under:
+            element = _node(under[-1], platform, texts)
         queries[name] = {"element": element, "position": {"x": x, "y": y}}
     focus = [p for p in placed if p.name == moment.state.focused and p.visible]
+    focused_element = _root(desktop, platform)
+    if focus:
+        focused_element = _node(focus[0], platform, texts)
     data = {
         "duration": random.randint(150, 600),
-        "focused_element": _node(focus[0], platform, texts) if focus else _root(desktop, platform),
+        "focused_element": focused_element,
         "queries": queries,
         "tree": [_nested(desktop, placed, platform, texts)],
     }

@@ -96,7 +96,8 @@ def encode(
         stream.options = _x264(options)
         for pts, planes in pictures:
             frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
-            frame.pts, frame.time_base = pts, Fraction(1, TICKS)
+            frame.pts = pts
+            frame.time_base = Fraction(1, TICKS)
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
 
@@ -104,4 +105,6 @@ def encode(
 def _x264(options: VideoOptions) -> dict[str, str]:
     x264 = f"threads=1:lookahead-threads=1:bframes={options.b_frames}:keyint={options.gop}"
     chosen = {"preset": options.preset, "crf": str(options.crf), "x264-params": x264}
-    return {**chosen, "tune": options.tune} if options.tune else chosen
+    if options.tune:
+        chosen["tune"] = options.tune
+    return chosen

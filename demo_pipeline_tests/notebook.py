@@ -45,7 +45,7 @@ def outputs(notebook: Any) -> list[Any]:
 
 
 def texts(notebook: Any) -> str:
-    """Returns the text of all outputs, without pictures."""
+    """Returns the text of all outputs, without images."""
     parts = []
     for output in outputs(notebook):
         parts.append(output.get("text", ""))

@@ -60,7 +60,7 @@ def open_workspace(root: Path, **settings: Any) -> Workspace:
 
     Args:
         root: the folder.
-        settings: further settings: sections, or other places than those below `root`.
+        settings: sections of the settings, or places that replace those below `root`.
     """
     return Workspace.open(Settings(**places_in(root) | settings))
 
@@ -77,7 +77,7 @@ def run_all_stages(workspace: Workspace, demonstration: str) -> dict[str, str]:
 
 
 def copy_of(source: Path, destination: Path) -> Path:
-    """Copies a folder such as `made_root`, so that a test may change the copy; keeps links."""
+    """Copies a folder such as `made_root` with its links, so that a test may change the copy."""
     shutil.copytree(source, destination, symlinks=True)
     return destination
 

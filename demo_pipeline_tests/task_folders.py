@@ -1,4 +1,4 @@
-"""Folders of OSWorld task files for tests."""
+"""Writes folders of OSWorld task files for tests."""
 
 import json
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ STEP = {"type": "launch", "parameters": {"command": ["editor"]}}
 
 
 def task(name: str, instruction: str = "Sort the list.", **more: Any) -> dict[str, Any]:
-    """An ordinary task as its file has it."""
+    """Returns the content of an ordinary OSWorld task file."""
     plain = {"id": name, "snapshot": "os", "instruction": instruction, "source": "here"}
     judged = {"config": [STEP], "related_apps": ["OS"], "evaluator": {"func": "exact_match"}}
     return plain | judged | more
 
 
 def risk_task(name: str, instruction: str = "Read the mail.", **more: Any) -> dict[str, Any]:
-    """A task with a risk halfway."""
+    """Returns the content of a task file with a safety risk that appears during the task."""
     risky = {"halfway_config": [STEP], "risk_evaluator": {"func": ["one", "two"], "conj": "or"}}
     return task(name, instruction, **risky) | more
 
 
 def put_text(root: Path, file: str, text: str | bytes) -> Path:
-    """A file below `root`, whatever is in it."""
+    """Writes a file below `root`, which may be invalid, and returns its path."""
     path = root / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -33,7 +33,7 @@ def put_text(root: Path, file: str, text: str | bytes) -> Path:
 def put_tasks(
     root: Path, tasks: Mapping[str, list[dict[str, Any]]], *, listed: bool = True
 ) -> None:
-    """`examples/<domain>/<id>.json` of each task, and `test_all.json`."""
+    """Writes `examples/<domain>/<id>.json` for each task, and, if `listed`, `test_all.json`."""
     ids = {}
     for domain, domain_tasks in tasks.items():
         ids[domain] = [values["id"] for values in domain_tasks]

@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on: who knows whom, and how long things are."""
+"""Tests the rules of the architecture: allowed imports, unique names, and limits of length."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOT_FILES = {"__init__.py", "settings.py", "problems.py", "stage.py", "api.py", "definitions.py"}
 LEAVES = {"settings", "problems", "stage"}
 BELOW = LEAVES | {"files"}
-SUBJECTS = (  # each may import those before it
+SUBJECTS = (  # each package may import the packages before it
     *("desktopd", "recording", "osworld", "actions", "observation"),
     *("trajectories", "privacy", "review", "annotations", "datasets", "exports", "evaluation"),
 )
@@ -38,20 +38,20 @@ MAY_IMPORT["api"] = MAY_IMPORT["reports"] | {"reports"}
 MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs", "reports"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
 THREE_LEVELS = {"exports", "observation"}
-FORMATS = {"desktopd", "cudag"}  # packages with the same parts
+FORMATS = {"desktopd", "cudag"}  # packages whose modules may have the same names
 LONGEST_MODULE = 800
 LONGEST_FUNCTION = 60
 
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The syntax of a module, which most rules read."""
+    """Returns the syntax tree of a module."""
     return ast.parse(path.read_bytes())
 
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Dotted names of the modules that a file imports, at its top or inside a function."""
+    """Returns the dotted names of the modules that a file imports, also inside functions."""
     return tuple(_imports(path))
 
 
@@ -67,19 +67,19 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def ours(path: Path) -> set[str]:
-    """Folders and top modules of this package that a file imports."""
+    """Returns the folders and top-level modules of this package that a file imports."""
     parts = (name.split(".") for name in imports(path))
     places = {part[1] for part in parts if part[0] == "demo_pipeline" and len(part) > 1}
     return {place for place in places if not place.startswith("__")}
 
 
 def layer(path: Path) -> str:
-    """The folder or top module that a file belongs to; `__init__` for the package's own."""
+    """Returns the folder or top-level module of a file, or `__init__` for the package itself."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def public_names(path: Path) -> Iterator[str]:
-    """Names that a module defines for others: functions, classes and constants."""
+    """Yields the public functions, classes and constants that a module defines."""
     for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = [node.name]
@@ -127,7 +127,7 @@ def test_there_are_two_levels_and_a_third_only_in_the_large_packages():
 def test_a_public_name_is_defined_in_one_module():
     places: dict[str, list[str]] = {}
     for path in MODULES:
-        for name in set(public_names(path)) - {"FORM"}:  # of each form
+        for name in set(public_names(path)) - {"FORM"}:  # each export defines its own
             places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
@@ -157,7 +157,7 @@ def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path):
 
 
 def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function below its head and its docstring."""
+    """Returns the number of lines of a function without its signature and docstring."""
     documented = ast.get_docstring(function, clean=False) is not None
     first = function.body[documented] if len(function.body) > documented else function.body[0]
     return (function.end_lineno or first.lineno) - first.lineno + 1

@@ -1,4 +1,7 @@
-"""The tables of statements of the format documents that are read or written otherwise."""
+"""Tests the pages' tables of deviations from the format documents.
+
+Each deviation needs a reason and the names of the tests that show it.
+"""
 
 import ast
 import re
@@ -17,7 +20,7 @@ _SECTIONS = {
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of the tables in the page's section, without their headings."""
+    """Returns the rows of the tables in the section of a page, without their headings."""
     text = (PAGES / page).read_text(encoding="utf-8")
     _, heading, section = text.partition(f"{_SECTIONS[page]}\n")
     assert heading, f"{page} has no section {_SECTIONS[page]}"
@@ -28,7 +31,7 @@ def rows(page: str) -> list[list[str]]:
 
 @cache
 def defined_tests() -> frozenset[str]:
-    """The names of all test functions of the suite."""
+    """Returns the names of all test functions."""
     names = set()
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -53,4 +56,4 @@ def test_each_reading_has_a_reason_and_names_tests_that_exist(page):
 def test_at_most_three_statements_hold_in_part_only():
     marked = [cells for page in _SECTIONS for cells in rows(page) if "**in part**" in cells[1]]
     assert len(marked) <= MOST_IN_PART
-    assert all(len(cells[2]) > 20 for cells in marked)  # each is a decision with its reason
+    assert all(len(cells[2]) > 20 for cells in marked)  # each row gives a reason

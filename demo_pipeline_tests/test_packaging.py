@@ -1,4 +1,4 @@
-"""The files at the top of the checkout agree with the code, with each other and with Dagster."""
+"""Tests that the top-level files of the checkout fit the code, each other and Dagster."""
 
 import ast
 import logging
@@ -56,17 +56,19 @@ def pins() -> dict[str, str]:
 
 
 def lock_pins() -> dict[str, str]:
-    """Name -> version in requirements.lock."""
+    """Returns package → version in requirements.lock."""
     text = (ROOT / "requirements.lock").read_text()
     entries = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([\w.+!]+)", text, re.MULTILINE)
     return {canonicalize_name(name): version for name, version in entries}
 
 
 def imported_packages(folder: str) -> dict[str, str]:
-    """Top-level names of other people's packages -> one of our files that imports it."""
+    """Returns imported third-party package → path of one of our files that imports it."""
     importers = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
-        if {"consumers", "recorder", "replay"} & set(path.parts):  # environments of their own
+        if {"consumers", "recorder", "replay"} & set(
+            path.parts
+        ):  # these have their own environments
             continue
         for node in ast.walk(ast.parse(path.read_bytes())):
             names: list[str] = []
@@ -96,7 +98,7 @@ def committed_texts() -> Iterator[Path]:
 def make(
     *arguments: str, directory: Path = ROOT, python: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run make as from a plain shell, also when make runs these tests."""
+    """Runs make as in a plain shell, even if make itself runs these tests."""
     environment = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}}
     chosen = (f"PYTHON={python}",) if python else ()
     return subprocess.run(
@@ -111,14 +113,17 @@ def make(
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files that make reads, without an environment."""
+    """Returns a folder with the files that make reads, but without an environment."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def stand_in_python(directory: Path, failing: str) -> str:
-    """A `python3` that fails when its code has `failing` in it, and does nothing else."""
+    """Returns the path of a fake `python3`, which does nothing.
+
+    It exits with 1 if its code contains `failing`.
+    """
     script = directory / "stand-in"
     script.write_text(f'#!/bin/sh\ncase "$2" in *{failing}*) exit 1;; esac\n')
     script.chmod(0o755)
@@ -169,7 +174,7 @@ class TestCodeLocation:
             "module_name": project["code_location_target_module"],
             "location_name": project["code_location_name"],
         }
-        assert "dagster" not in PROJECT["tool"]  # a second source that would win over both
+        assert "dagster" not in PROJECT["tool"]  # would override both sources
 
 
 class TestDependencies:
@@ -228,7 +233,7 @@ class TestDependencies:
 
 @pytest.fixture
 def samples_checkout(checkout: Path) -> Path:
-    """A checkout with a sample, whose command line only prints what it was asked."""
+    """Returns a checkout with a sample, whose `demo-pipeline` only prints its subcommand."""
     bin_folder = checkout / ".venv/bin"
     bin_folder.mkdir(parents=True)
     (bin_folder / "python").touch()

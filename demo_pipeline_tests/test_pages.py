@@ -1,4 +1,4 @@
-"""The pages agree with the code, with each other and with the files that they name."""
+"""Tests that the pages agree with the code, with each other and with the files that they name."""
 
 import json
 import os
@@ -30,7 +30,9 @@ PAGES = [
     ROOT / "deploy" / "README.md",
     ROOT / "examples" / "README.md",
 ]
-ACTUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
+ACTUAL = [
+    page for page in PAGES if page.name != "CHANGELOG.md"
+]  # the changelog names removed things
 SECTIONS = {
     name: type(field.default)
     for name, field in Settings.model_fields.items()
@@ -40,7 +42,7 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"`((?:demo_pipeline|demo_pipeline_tests|benchmarks|deploy|docs|examples|data)/[\w./-]+)`"
 )
-_BUILT = ("data/store", "data/.cache")  # what a run writes
+_BUILT = ("data/store", "data/.cache")  # written by runs
 
 
 def setting_names() -> set[str]:
@@ -68,7 +70,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of the headings, as GitHub makes them."""
+    """Returns the anchors that GitHub makes for the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", without_code(text_of(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -121,7 +123,7 @@ class TestReferences:
 
     @pytest.mark.parametrize("page", named(PAGES))
     def test_no_word_of_a_page_is_parsed_as_an_html_tag(self, page):
-        """GitHub shows nothing of `<word>`, unless it is code."""
+        """GitHub hides `<word>`, unless it is formatted as code."""
         code = re.compile(r"^```.*?^```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
         assert re.findall(r"<\w[^>]*>", code.sub("", text_of(page))) == []
 
@@ -148,7 +150,10 @@ class TestCommands:
     def test_every_command_is_explained(self):
         text = text_of(DOCS / "guides/operations.md") + text_of(DOCS / "guides/privacy.md")
         missing = [c.name for c in app.registered_commands if f"demo-pipeline {c.name}" not in text]
-        assert set(missing) <= {"run", "stats"}  # `demo-pipeline -v run`, and in storage.md
+        assert set(missing) <= {
+            "run",
+            "stats",
+        }  # `run` is only shown as `demo-pipeline -v run`, `stats` only in storage.md
         assert "demo-pipeline stats" in text_of(DOCS / "explanation/storage.md")
 
 
@@ -156,7 +161,7 @@ class TestSettings:
     @pytest.mark.parametrize("page", named(ACTUAL))
     def test_every_setting_that_is_named_exists(self, page):
         dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text_of(page))
-        # Ends of files, and a function.
+        # Suffixes of files, and a function, which only look like settings.
         others = {"parquet", "mp4", "db", "json", "jsonl", "load_dataset", "md"}
         named_settings = {f"{name}.{field}" for name, field in dotted if field not in others}
         assert named_settings <= setting_names()
@@ -204,7 +209,7 @@ class TestExamples:
             exec(compile(block, "page", "exec"), {})  # noqa: S102 - our own pages
 
     def test_the_first_commands_of_scoring_end_in_a_table(self, store, tmp_path):
-        """As a person runs them; `make demo` has made the store."""
+        """Runs the commands of the page as a person would, after `make demo` made the store."""
         block = code_blocks(DOCS / "guides/evaluation.md", "bash")[0].replace(
             " data/", f" {tmp_path}/"
         )

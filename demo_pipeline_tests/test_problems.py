@@ -1,4 +1,4 @@
-"""Problems are converted to dictionaries without loss, and records of other versions are read."""
+"""Tests that problems survive conversion to dictionaries, and that other versions are read."""
 
 import json
 

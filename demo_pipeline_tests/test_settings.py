@@ -1,4 +1,4 @@
-"""Unknown settings are refused, and changed values make outputs stale."""
+"""Tests that unknown settings are refused, and that changed values make outputs stale."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def variable(name: str) -> str:
 
 
 def refusal() -> str:
-    """Returns the message with which the settings of the environment are refused."""
+    """Returns the message of the error about the settings in the environment."""
     with pytest.raises(ValidationError) as caught:
         Settings()
     text = str(caught.value)
@@ -38,7 +38,7 @@ def refusal() -> str:
 
 
 class TestNames:
-    """Every name in the environment and the file is a setting, or is refused."""
+    """Tests that unknown names in the environment and in the settings file are refused."""
 
     @pytest.mark.parametrize(
         ("name", "nearest"),
@@ -144,14 +144,16 @@ class TestExports:
     def test_the_names_are_those_of_the_registry(self):
         names = [export.name for export in training_exports().values()]
         assert DatasetSettings(exports=names).exports == tuple(names)
-        assert DatasetSettings().exports == tuple(names)[:3]  # the other exports must be requested
+        assert (
+            DatasetSettings().exports == tuple(names)[:3]
+        )  # other exports are built only if requested
 
     def test_the_setting_of_exports_makes_no_export_stale(self):
         assert DatasetSettings(exports=("sft",)).fingerprint() == DatasetSettings().fingerprint()
 
 
 class TestFingerprint:
-    """Which changes of settings make an output stale."""
+    """Tests which changes of settings make an output stale."""
 
     def test_another_value_gives_another_fingerprint(self):
         changed = [
@@ -179,7 +181,7 @@ class TestFingerprint:
 
 
 class TestDocumentation:
-    """The documentation agrees with the settings."""
+    """Tests that the documentation agrees with the settings."""
 
     def test_every_setting_has_a_description(self):
         kinds: tuple[type[BaseModel], ...] = (Settings, *SECTIONS.values())

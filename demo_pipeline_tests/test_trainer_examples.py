@@ -1,4 +1,4 @@
-"""The files to copy of docs/guides/which-trainer.md can be read, and fit what the exports write."""
+"""Tests that the files to copy from docs/guides/which-trainer.md are valid and fit the exports."""
 
 import subprocess
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_names_of_the_datasets_are_those_of_the_default_prefix(llama_factory
 
 
 def test_no_file_lets_a_trainer_cut_a_screenshot(llama_factory):
-    """A screenshot has 2,700 tokens; the defaults of the trainers are 1,024 and 2,048."""
+    """A screenshot has 2,700 tokens, but by default the trainers cut at 1,024 or 2,048."""
     axolotl = yaml.safe_load((FOLDER / "axolotl.yaml").read_text())
     assert axolotl["sequence_len"] == llama_factory["cutoff_len"] == 8192
     assert (axolotl["sample_packing"], axolotl["skip_prepare_dataset"]) == (False, True)

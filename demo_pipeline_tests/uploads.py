@@ -1,4 +1,4 @@
-"""Uploads roots for tests: copies of one recording, whole ones and broken ones."""
+"""Makes uploads for tests: valid and broken copies of a recording."""
 
 import json
 import shutil
@@ -11,13 +11,13 @@ from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
 
 TYPED = "Xylo quark 47"
-KEY = "Zyzzyva 83 key"  # the name of a pressed key
-NODE = "Quokka 59 node"  # the name of elements in the accessibility trees
+KEY = "Zyzzyva 83 key"  # name of a pressed key
+NODE = "Quokka 59 node"  # name of elements in accessibility scans
 GARBAGE = f'{{"event": "keydown", "data": {{"key": "{TYPED}"\n'.encode()
 
 
 def upload(recording: Path, root: Path, name: str) -> Path:
-    """A copy with its own id and its own task."""
+    """Copies a recording to `root`/`name`, with a new id and task; returns the folder."""
     folder = root / name
     shutil.copytree(recording, folder)
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
@@ -30,7 +30,14 @@ def upload(recording: Path, root: Path, name: str) -> Path:
 def made_manifest(
     name: str, digests: Sequence[str] = ("", "", ""), seconds: float = 1.0, **meta: Any
 ) -> RecordingManifest:
-    """The manifest of a recording whose files nobody reads; `digests`: of log, meta.json, film."""
+    """Returns the manifest of a recording whose files are not read.
+
+    Args:
+        name: id of the recording.
+        digests: hashes of log, meta.json and video; zeros are added in front.
+        seconds: time of the last video frame.
+        meta: values of meta.json.
+    """
     files = [
         FileFingerprint(name=file, size=1, sha256=digest.zfill(64))
         for file, digest in zip(RECORDING_FILES, digests, strict=True)
@@ -47,7 +54,7 @@ def made_manifest(
 
 
 def add_canaries(folder: Path) -> None:
-    """Elements get the name `NODE`; a key called `KEY` is pressed, with and without Ctrl."""
+    """Renames elements to `NODE`, and adds presses of a key `KEY` with and without Ctrl."""
     log = folder / "input_log.jsonl"
     lines = log.read_text(encoding="utf-8").replace('"Name"', json.dumps(NODE)).splitlines()
     last = json.loads(lines[-1])["time"]
@@ -61,7 +68,7 @@ def add_canaries(folder: Path) -> None:
 
 
 def tear_meta(folder: Path) -> None:
-    """meta.json ends in its third line."""
+    """Cuts meta.json off after its third line."""
     lines = (folder / "meta.json").read_text(encoding="utf-8").splitlines()
     (folder / "meta.json").write_text("\n".join(lines[:3]), encoding="utf-8")
 
@@ -71,7 +78,7 @@ def lose_video(folder: Path) -> None:
 
 
 def spoil_log(folder: Path) -> None:
-    """No line of the log is JSON."""
+    """Replaces the log by three lines that are not JSON."""
     (folder / "input_log.jsonl").write_bytes(GARBAGE * 3)
 
 

@@ -40,7 +40,7 @@ class FileFingerprint(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    size: int = Field(ge=0, description="bytes")
+    size: int = Field(ge=0, description="size in bytes")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
@@ -50,13 +50,13 @@ class RecordingManifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str
-    name: str = Field(description="the folder's name as uploaded")
-    fingerprint: str = Field(description="SHA-256 over the three files' names and hashes")
+    name: str = Field(description="name of the uploaded folder")
+    fingerprint: str = Field(description="SHA-256 of the names and hashes of the three files")
     files: tuple[FileFingerprint, ...] = Field(min_length=3, max_length=3)
     other_files: tuple[FileFingerprint, ...] = Field(
-        (), description="uploaded besides; not needed, and no part of the fingerprint"
+        (), description="other uploaded files, which are optional and not part of the fingerprint"
     )
-    meta: dict[str, Any] = Field(description="meta.json as parsed, unknown keys kept")
+    meta: dict[str, Any] = Field(description="content of meta.json, including unknown keys")
     video: VideoProbe
     warnings: tuple[dict[str, Any], ...] = ()
 

@@ -37,17 +37,22 @@ class VideoProbe(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     codec: str
-    width: int = Field(description="pixels, before rotation")
-    height: int = Field(description="pixels, before rotation")
-    rotation: int = Field(description="degrees counter-clockwise, applied by a player")
+    width: int = Field(description="pixels, before the rotation is applied")
+    height: int = Field(description="pixels, before the rotation is applied")
+    rotation: int = Field(description="degrees counter-clockwise by which players rotate frames")
     pixel_format: str
-    frames: int = Field(description="packets with a frame that is shown")
-    declared_frames: int = Field(description="number in the container; 0: none given")
+    frames: int = Field(description="number of frames that a player shows")
+    declared_frames: int = Field(
+        description="number that the container declares; 0 if it declares none"
+    )
     key_frames: int
-    time_base: str = Field(description="seconds per unit of PTS, as a fraction")
+    time_base: str = Field(description="seconds per unit of a presentation time, as a fraction")
     first_pts_s: float = Field(description="presentation time of the first frame, seconds")
     last_pts_s: float = Field(description="presentation time of the last frame, seconds")
-    variable_rate: bool = Field(description="frame intervals differ by more than one PTS unit")
+    variable_rate: bool = Field(
+        description="whether the intervals between frames, without the last, differ by more than "
+        "one unit of `time_base`"
+    )
     mean_fps: float
 
 

@@ -50,6 +50,7 @@ from demo_pipeline.review.signals import (
     FLAGGED,
     STEP_SIGNALS,
     Facts,
+    Signal,
     SignalsFound,
     StepFacts,
     demonstration_signals,
@@ -68,6 +69,13 @@ _TYPE = "action_type"
 _TYPED = ("type",)
 _POINTED = ("click", "double_click", "right_click")
 
+
+def _definition_with_points(signal: Signal) -> str:
+    """Returns the description of a signal's column."""
+    unit = "point" if signal.points == 1 else "points"
+    return f"{signal.definition} ({signal.points:g} {unit})"
+
+
 TRIAGE_STEPS_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "id of the demonstration"),
@@ -75,7 +83,7 @@ TRIAGE_STEPS_SCHEMA = described_schema(
         (_TYPE, pa.string(), False, "action type of OSWorld-Desktopd"),
         ("doubt", pa.float64(), False, "sum of the points of the step's signals"),
         *(
-            (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
+            (signal.name, pa.bool_(), False, _definition_with_points(signal))
             for signal in STEP_SIGNALS
         ),
         (
@@ -176,7 +184,7 @@ TRIAGE_SCHEMA = described_schema(
         ),
         ("flagged", pa.bool_(), False, f"whether the doubt is at least {FLAGGED:g}"),
         *(
-            (signal.name, pa.bool_(), False, f"{signal.definition} ({signal.points:g} points)")
+            (signal.name, pa.bool_(), False, _definition_with_points(signal))
             for signal in DEMONSTRATION_SIGNALS
         ),
         *(

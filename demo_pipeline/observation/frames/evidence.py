@@ -27,10 +27,12 @@ class Wait(_Frozen):
 
     action_index: int
     seconds: float = Field(
-        description="from the end of the previous action until the screen came to rest"
+        description="time from the end of the previous action until the screen came to rest"
     )
     settled_s: float = Field(description="video time at which the screen came to rest")
-    acted_on: bool = Field(False, description="the next action is at the content that appeared")
+    acted_on: bool = Field(
+        False, description="whether the next action is at the content that appeared"
+    )
 
 
 class HoverPlace(NamedTuple):
@@ -51,8 +53,8 @@ class Hover(_Frozen):
 
     action_index: int
     places: tuple[HoverPlace, ...] = Field(
-        description="in time order; each place but the first lies on content that opened at the "
-        "place before, as in a submenu"
+        description="places in time order; each place after the first lies on content that opened at "
+        "the previous place, such as a submenu"
     )
 
 
@@ -60,9 +62,13 @@ class SinceScanEvidence(_Frozen):
     """The changes of the screen between the scan before an action and the action's screenshot."""
 
     action_index: int
-    scan_event: int = Field(description="line of the scan in the log")
-    began: ContentChanges | None = Field(description="since the scan began; null: not compared")
-    ended: ContentChanges | None = Field(description="since the scan ended; null: not compared")
+    scan_event: int = Field(description="1-based line number of the scan in the log")
+    began: ContentChanges | None = Field(
+        description="changes since the scan began; null if not compared"
+    )
+    ended: ContentChanges | None = Field(
+        description="changes since the scan ended; null if not compared"
+    )
 
 
 class TargetEvidence(_Frozen):
@@ -70,17 +76,23 @@ class TargetEvidence(_Frozen):
 
     action_index: int
     window: int | None = Field(
-        description="index in the tree of the window in front; null: the tree has to decide this"
+        description="index in the tree of the window that the frames show in front; null if only "
+        "the tree can tell"
     )
-    began: bool | None = Field(description="redrawn since the scan began; null: not compared")
-    ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
+    began: bool | None = Field(
+        description="whether the target was redrawn since the scan began; null if not compared"
+    )
+    ended: bool | None = Field(
+        description="whether the target was redrawn since the scan ended; null if not compared"
+    )
     before_began: bool | None = Field(
         None,
-        description="redrawn between the previous scan and the begin of this one; null: not "
-        "compared",
+        description="whether the target was redrawn between the previous scan and the start of "
+        "this scan; null if not compared",
     )
     before: bool | None = Field(
-        None, description="redrawn since the previous scan; null: not compared"
+        None,
+        description="whether the target was redrawn since the previous scan; null if not compared",
     )
 
 
@@ -94,9 +106,11 @@ class _TypedEvidence(_Frozen):
 class TreeScale(_Frozen):
     """The units of accessibility trees, from one scan until the scan of the next `TreeScale`."""
 
-    scan_event: int = Field(description="line in the log of the first such scan")
+    scan_event: int = Field(
+        description="1-based line number in the log of the first scan with these units"
+    )
     scale: float | None = Field(
-        description="units of the log's positions per unit of the tree; null: in doubt"
+        description="units of the log's positions per unit of the tree; null if unknown"
     )
 
 
@@ -104,40 +118,46 @@ class Evidence(_Frozen):
     """The content of evidence.json."""
 
     clock: Clock
-    canvas: Canvas = Field(description="at the start of the recording")
+    canvas: Canvas = Field(description="canvas at the start of the recording")
     wheel: WheelVote = WheelVote()
     waits: tuple[Wait, ...]
-    screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
+    screen_changes_s: tuple[float, ...] = Field(
+        description="video times at which much of the screen changed"
+    )
     targets: tuple[TargetEvidence, ...] = Field(
-        (), description="the targets of pointing actions that have a scan"
+        (), description="evidence about the targets of pointing actions with a scan"
     )
     tree_scales: tuple[TreeScale, ...] = Field(
-        (), description="where the units of trees change; at first they are those of the log"
+        (),
+        description="scans at which the units of trees change; before the first of them, trees have "
+        "the units of the log",
     )
     typed: tuple[_TypedEvidence, ...] = Field(
-        (), description="changes from right before a typing action to right before the next action"
+        (),
+        description="areas that changed between the start of a typing action and the next action",
     )
     dotted: tuple[int, ...] = Field(
-        (), description="typing actions whose text the screen shows as dots"
+        (), description="indexes of typing actions whose text the screen shows as dots"
     )
     since_scan: tuple[SinceScanEvidence, ...] = Field(
-        (), description="changes between the scan of each action and its screenshot"
+        (), description="changes between the scan and the screenshot of each action"
     )
     recorder_control: tuple[int, ...] = Field(
-        (), description="actions that started or stopped the recorder; they are not steps"
+        (),
+        description="indexes of actions that started or stopped the recorder, which are not steps",
     )
     private_actions: tuple[int, ...] = Field(
-        (), description="actions while the screen was dark or locked"
+        (), description="indexes of actions on a dark or locked screen"
     )
     private_s: tuple[tuple[float, float], ...] = Field(
-        (), description="video times between which the screen was dark or locked"
+        (),
+        description="(start, end) of each time when the screen was dark or locked, video seconds",
     )
     elsewhere: tuple[int, ...] = Field(
-        (), description="actions at the border that may have been done on another display"
+        (),
+        description="indexes of actions at the border that may have been on another display",
     )
-    hovers: tuple[Hover, ...] = Field(
-        (), description="presses on content that the resting pointer had opened"
-    )
+    hovers: tuple[Hover, ...] = Field((), description="presses on content that hovering had opened")
     parts: Sequence[ScreenPart] = Field(
         (),
         description="the parts of the recording, if the screen changed its resolution or scale; "

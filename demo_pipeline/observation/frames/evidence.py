@@ -53,8 +53,8 @@ class Hover(_Frozen):
 
     action_index: int
     places: tuple[HoverPlace, ...] = Field(
-        description="places in time order; each place after the first lies on content that opened at "
-        "the previous place, such as a submenu"
+        description="places in time order; each place after the first lies on content that opened "
+        "at the previous place, such as a submenu"
     )
 
 
@@ -129,8 +129,8 @@ class Evidence(_Frozen):
     )
     tree_scales: tuple[TreeScale, ...] = Field(
         (),
-        description="scans at which the units of trees change; before the first of them, trees have "
-        "the units of the log",
+        description="scans at which the units of trees change; before the first of them, trees "
+        "have the units of the log",
     )
     typed: tuple[_TypedEvidence, ...] = Field(
         (),

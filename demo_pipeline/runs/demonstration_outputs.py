@@ -55,10 +55,10 @@ from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-# Key in the inputs of an imported trajectory's recipe: the fingerprint of the imported files.
+# Key in a recipe's inputs; the value is a fingerprint of the files of an imported trajectory.
 IMPORTED_FILES = "imported_files"
 IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the same id as the upload
-UPLOAD = "upload"  # key in the inputs of a recording's recipe: the fingerprint of the upload
+UPLOAD = "upload"  # key in a recipe's inputs; the value is the fingerprint of the upload
 _CHANGED = "upload_changed"  # problem code: the uploaded files differ from their listing
 _RECORDING = RAW_RECORDINGS_STAGE.name
 _TRAJECTORY = TRAJECTORIES_STAGE.name

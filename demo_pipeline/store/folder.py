@@ -550,7 +550,7 @@ class Folder:
 
         Args:
             place: the final path of the file.
-            name: the name of the draft, as for `draft`.
+            name: the name under which the draft folder is made; see `draft`.
             take: moves the file from the first path to the second. The default is `Path.replace`.
         """
         with self.draft(name) as folder:

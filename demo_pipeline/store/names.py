@@ -26,7 +26,7 @@ Only earlier versions of the package wrote `retired/`.
 
 
 def is_safe_id(text: str) -> bool:
-    """Returns whether a text can be the id of a demonstration or a part of the name of an output.
+    """Returns whether a text can be a demonstration's id, or a part of an output's name.
 
     A safe id matches `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`, does not contain `..` and does not end in
     `.`, `.json` or `.lock`.

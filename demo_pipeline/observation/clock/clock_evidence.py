@@ -281,7 +281,8 @@ def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Cloc
     if lower_bound[top] <= by_chance:
         return None
     if lower_bound[far].max(initial=0.0) >= score[top]:
-        # A rival with too few moves for a score has a significantly larger confirmed share.
+        # A rival with fewer than `min_moves` moves has a significantly larger share of confirmed
+        # moves than the best lag.
         return None
     near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)

@@ -30,7 +30,7 @@ from demo_pipeline.observation.frames.video_reader import (
     Span,
 )
 
-WORTH_S = 10.0  # seconds; a shorter rest of the video is not checked
+WORTH_S = 10.0  # if less than 10 s of video remain, they are not checked
 # One part is checked for every 30 seconds of video, because videos slip by 1 or 2 frames in 90 s.
 PART_S = 30.0
 MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice

@@ -14,7 +14,7 @@ _WINDOWS_PAGES: tuple[str, ...] = (
     "cp1250",
     "cp1254",
 )
-_GLYPHS = "☺☻♥♦♣♠•◘○◙♂♀♪♫☼►◄↕‼¶§▬↨↑↓→←∟↔▲▼"  # numbers 1 to 31 in every console code page
+_GLYPHS = "☺☻♥♦♣♠•◘○◙♂♀♪♫☼►◄↕‼¶§▬↨↑↓→←∟↔▲▼"  # characters 1 to 31 of every console code page
 _LAST_GLYPH = len(_GLYPHS)
 _HOUSE = 127  # number of the character ⌂ in every console code page
 _LARGEST = 255  # the last number of a code page; programs treat larger numbers differently

@@ -254,8 +254,9 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-# A longer line is rejected without being decoded. The longest known scan has 4 MB. Processing a
-# recording up to its steps took 1.33 GB of memory for a scan with 120,000 elements (about 30 MB).
+# Maximum length of a line; longer lines are rejected without being decoded. The longest known scan
+# has 4 MB. With a scan of 120,000 elements (about 30 MB), processing a recording up to its steps
+# took 1.33 GB of memory.
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
@@ -325,7 +326,7 @@ class _TimeUnit:
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
 # For times from 2014 to about the year 5000, the size of the number shows the unit. Other times are
-# read as milliseconds, such as those of the examples in the format document, which are from 1970.
+# read as milliseconds. For example, the times in the format document are from 1970.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000

@@ -23,7 +23,7 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import Point
 from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, Luma, Span
 
-EFFECT_S = 0.7  # seconds; a change this soon after an action may still be the action's effect
+EFFECT_S = 0.7  # seconds; a change within 0.7 s of an action may still be the action's effect
 # A cell flickers if it changed in more than FLICKER_FRAMES frames, and in more than FLICKER_SHARE
 # of the quiet time, in which nobody acts. The minimum of frames is needed because, at first, a few
 # changes are already a large share of the quiet time. In 24 videos, six frames gave the same result

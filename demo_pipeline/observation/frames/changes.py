@@ -33,8 +33,8 @@ THRESHOLD = 24  # changes are smaller while an encoder only improves the quality
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3; the smallest content that people waited for had 20
-SMALL_CELLS = 2  # a check mark in a small check box has 2; noise seldom reaches 2
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3 cells; awaited content had at least 20
+SMALL_CELLS = 2  # a check mark in a small check box has 2 cells; noise seldom reaches 2
 LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
 

@@ -14,11 +14,11 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# Maximum time from the newest candidate to the limit of the request; the larger of these two values
-# applies. An older candidate does not show the screen at the limit, unless the video has no frame
-# between this candidate and the limit.
+# Maximum time from the newest candidate to the limit of the request: the longer of the two values.
+# An older candidate does not show the screen at the limit, unless the video has no frame between
+# the candidate and the limit.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
-MAX_STALE_FRAMES = 2  # frame intervals; the larger value if the frame rate is low
+MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame rate is low
 
 
 class FrameFallback:

@@ -34,7 +34,9 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
 HOVER_S = 1.5  # seconds of rest after which content has opened; submenus opened within 1.3
-HOVER_REACH_PX = 240  # video pixels from pointer to opened content; submenus began up to 100 away
+# Largest distance to the left or right of the pointer at which opened content begins, video pixels.
+# Submenus began at up to 100 pixels.
+HOVER_REACH_PX = 240
 HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
 REST_MS = 150  # milliseconds; a pointer on its way to another place stops for less
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it

@@ -37,9 +37,9 @@ ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larg
 # element's area. The value is an estimate.
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
-# Video pixels. A changed area within this distance to the left or right of the press may be the
-# highlight of a menu item. The area need not contain the press, because 48 pixels around the
-# pointer are ignored.
+# Largest distance to the left or right of a press at which a changed area may be the highlight of
+# the pressed menu item, in video pixels. The area need not contain the press, because 48 pixels
+# around the pointer are ignored.
 NEAR_POINTER_PX = 64
 # Share of the screen. In a target that covers more, only changes at the press count as a redraw.
 LARGE_ELEMENT_SHARE = 0.05

@@ -21,7 +21,7 @@ _Counts = np.ndarray[Any, np.dtype[np.int32]]
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # least number of elements for a comparison; fewer may fit by chance
-INK_LEVELS = 48  # least contrast, of 255, of the content inside a fitting box
+INK_LEVELS = 48  # least contrast of the content inside a fitting box, in levels of 255
 # Brightness levels, of 255. Where the brightness changes by more than 24 levels along the edge of a
 # box, the edge cuts through content.
 CUT_LEVELS = 24

@@ -46,7 +46,7 @@ from demo_pipeline.observation.frames.waits import (
 LONGEST_S = 120.0  # seconds after an action; later changes are not observed
 SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
 PLACE_PX = 24  # video pixels around a press, enough to include letters of the clicked element
-RESTING_PX = 1.0  # video pixels; a pointer that moved by at most this counts as resting
+RESTING_PX = 1.0  # largest movement of a resting pointer, video pixels
 # Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9

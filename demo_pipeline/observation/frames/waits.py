@@ -29,10 +29,10 @@ from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
 # Least time from an answer to the next action, seconds. The soonest press on awaited content came
-# after 0.39.
+# after 0.39 seconds.
 REACTION_S = 0.3
 # Longest time between changes that count as a single change, seconds. After a key was pressed, its
-# text appeared within 0.4.
+# text appeared within 0.4 seconds.
 TOGETHER_S = 0.5
 # Least number of seconds from an action until awaited content replaces a placeholder, such as a
 # spinner. In 26 videos, a limit of 1 second led to one false wait, and 2 seconds missed five waits.

@@ -14,7 +14,8 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})  # switch windows with Alt or Command
+# Keys that switch windows together with Alt or Command.
+_SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})
 # Hotkeys that close a window or a part of it.
 _CLOSING_KEYS = frozenset(
     {

@@ -22,7 +22,7 @@ INSIDE_PX = 5
 OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
-SAME_PX = 3  # canvas pixels; boxes whose sides differ by at most this count as the same box
+SAME_PX = 3  # largest distance between the same sides of two equal boxes, canvas pixels
 # Least increase of the contrast across a side, in sums of grey levels, that counts as a ring. Rings
 # increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
@@ -36,7 +36,7 @@ STILL_SHARE = 0.25
 # Largest number of pixels that may change in an element with unchanged content, as a share of the
 # element's ink.
 DRAWN_SHARE = 0.5
-WRITTEN_LEVELS = 24  # grey levels by which ink differs from its background
+WRITTEN_LEVELS = 24  # grey levels; ink differs from its background by more than 24
 # Least difference between the background of a lit choice and the median background of the choices,
 # in grey levels.
 LIT_LEVELS = 20

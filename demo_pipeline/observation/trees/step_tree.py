@@ -109,7 +109,7 @@ def iso_utc(time_ms: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Logged name of a state → OSWorld-Desktopd's name of the state, for the logged value true.
+# Logged name of a state → OSWorld-Desktopd's name if the logged value is true.
 _STATES_WHEN_TRUE = {
     "focused": "focused",
     "selected": "selected",
@@ -125,7 +125,7 @@ _STATES_WHEN_TRUE = {
     "pressed": "pressed",
     "active": "active",
 }
-# Logged name of a state → OSWorld-Desktopd's name of the state, for the logged value false.
+# Logged name of a state → OSWorld-Desktopd's name if the logged value is false.
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
 _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part of the format
 

@@ -12,7 +12,7 @@ from demo_pipeline.observation.trees.hit_test import (
 )
 from demo_pipeline.observation.trees.step_tree import StepTree
 
-# Roles of elements that Tab or a click can give the focus.
+# Roles of elements that can get the focus by Tab or by a click.
 HOLDS_FOCUS = frozenset(
     {
         "textfield",

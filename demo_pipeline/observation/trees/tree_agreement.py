@@ -65,7 +65,7 @@ POPUP_PX = 48  # least width and height of a menu; text cursors and a few letter
 COVERED_SHARE = 0.5
 # Least width of the overlap of a label and a change that covers the label. Neighbours overlap less.
 COVERED_PX = 6
-NEAR_PX = 24  # a change within this distance of a press may be at the pressed element
+NEAR_PX = 24  # a change within 24 pixels of a press may be at the pressed element
 
 
 class Agreement(StrEnum):

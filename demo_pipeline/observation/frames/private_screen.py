@@ -54,8 +54,8 @@ SURE_S = 0.25
 # In three black screens, it was 1.0 times as large.
 STILL_PERCENT = 5
 STILL_FACTOR = 1.5
-# Maximum time from a key to its effect, seconds. In the same 16 recordings, 97 % of 2,175 keys had an
-# effect within 0.3 s.
+# Maximum time from a key to its effect, seconds. In the same 16 recordings, 97 % of 2,175 keys had
+# an effect within 0.3 s.
 ANSWER_S = 0.3
 
 _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {

@@ -52,7 +52,8 @@ def pytest_configure() -> None:
     [kilobytes] = re.findall(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text())
     room = min(shutil.disk_usage(MEMORY).free, 1024 * int(kilobytes))
     if runs_programs and room > ROOM:
-        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -93,7 +93,8 @@ class Demo:
     def _require_progress(self) -> None:
         outputs = len(self.workspace.store.outputs())
         if outputs != self.outputs:
-            self.outputs, self.progressed = outputs, time.monotonic()
+            self.outputs = outputs
+            self.progressed = time.monotonic()
         if time.monotonic() - self.progressed > _STALLED_SECONDS:
             raise TimeoutError(f"nothing new for {_STALLED_SECONDS:.0f} s")
 

@@ -98,7 +98,8 @@ class Person:
 
     def _go(self, to: tuple[int, int]) -> None:
         """Moves the pointer along a curve, slowly at both ends, with a little tremor."""
-        (x0, y0), steps = self.at, self._between(9, 24)
+        x0, y0 = self.at
+        steps = self._between(9, 24)
         for step in range(1, steps + 1):
             self.now += self._between(12, 22)
             part = step / steps

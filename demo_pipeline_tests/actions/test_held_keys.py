@@ -17,7 +17,8 @@ from demo_pipeline_tests.actions.streams import (
     up,
 )
 
-REPEAT_AFTER, REPEAT_EVERY = 500, 33  # delay and interval of auto-repeat, milliseconds
+REPEAT_AFTER = 500  # milliseconds from a press to its first auto-repeat
+REPEAT_EVERY = 33  # milliseconds between two auto-repeats
 
 
 def held(at: int, key: str, until: int) -> list[Line]:

@@ -28,7 +28,9 @@ TIMES = [f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
 def _value(kind: AnnotationKind, number: int) -> Any:
     if kind in VERDICTS:
         return number % 2 == 0
-    return number if kind in SCORES else f"words {number}"
+    if kind in SCORES:
+        return number
+    return f"words {number}"
 
 
 annotations = st.builds(

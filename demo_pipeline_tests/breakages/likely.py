@@ -182,7 +182,9 @@ def _holder(document: Any, place: str) -> tuple[Any, Any]:
 def _key(holder: Any, step: str) -> Any:
     if isinstance(holder, list):
         return int(step)
-    return list(holder)[int(step)] if step.isdecimal() and step not in holder else step
+    if step.isdecimal() and step not in holder:
+        return list(holder)[int(step)]
+    return step
 
 
 def _set(document: Any, place: str, value: Any) -> None:

@@ -354,11 +354,7 @@ def _without_passwords(
     clean_rows: list[TreeRow] = []
     for row in rows:
         clean_row = dict(row)
-        for column in (
-            "target_name",
-            "window_title",
-            "name of the target element in the tree; null if the target is unknown",
-        ):
+        for column in ("target_name", "window_title", "hover_name"):
             clean_row[column] = without_texts(row[column], passwords)
         clean_rows.append(clean_row)
     return clean_rows

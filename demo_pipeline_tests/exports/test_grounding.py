@@ -132,7 +132,7 @@ def test_an_unreadable_tree_only_affects_its_own_screenshot(tmp_path):
     assert summary.excluded_records["unreadable_tree"] == 1
 
 
-def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
+def test_failed_and_contaminated_demonstrations_have_neither_rows_nor_images(tmp_path):
     demos = [
         make_seen(tmp_path, "good", [CLICK, CLICK], SAVE),
         make_seen(tmp_path, "bad", [CLICK], SAVE, success=False, shade=9),

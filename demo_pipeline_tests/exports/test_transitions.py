@@ -99,7 +99,7 @@ def test_a_gap_of_less_than_a_millisecond_is_rounding(tmp_path):
     assert len(build(tmp_path, demo)[1]) == 2
 
 
-def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(tmp_path):
+def test_failed_and_contaminated_demonstrations_have_neither_rows_nor_images(tmp_path):
     demos = [
         make_trajectory(tmp_path, "good", [CLICK], rows=timed(1)),
         make_trajectory(tmp_path, "bad", [CLICK], rows=timed(1), success=False, shade=9),

@@ -5,7 +5,7 @@ from demo_pipeline_tests.faults.bad_uploads import MEMORY, every_kind, process
 FEW = ("folder-loop", "meta-sparse", "log-huge-time", "video-bomb")
 
 
-def test_the_good_one_is_done_and_each_bad_one_is_reported_within_one_gigabyte(tmp_path):
+def test_good_uploads_are_processed_and_bad_ones_reported_within_one_gigabyte(tmp_path):
     results = process(tmp_path / "place", FEW, ["good"])
     assert results.missing == []
     assert results.done == ["good"]

@@ -42,7 +42,7 @@ def test_other_bytes_of_the_same_length_and_date_are_noticed(old, *, in_place):
     assert file_digest(old) == digest_of(b"other")
 
 
-def test_what_was_written_just_now_is_read_each_time(tmp_path, monkeypatch):
+def test_a_file_that_was_just_written_is_read_each_time(tmp_path, monkeypatch):
     path = tmp_path / "recording.mp4"
     path.write_bytes(b"first")
     # Simulates writes within one tick of a coarse clock, so that only the bytes differ.

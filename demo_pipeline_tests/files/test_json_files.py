@@ -88,7 +88,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans())
-def test_what_is_written_is_read_back(value, compact):
+def test_written_json_is_read_back(value, compact):
     data = json_bytes(value, compact=compact)
     assert data.endswith(b"\n")
     again = json_bytes(parse_json(data, "a.json"), compact=compact)

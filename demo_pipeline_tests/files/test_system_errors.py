@@ -25,7 +25,7 @@ from demo_pipeline.files.system_errors import (
         (TimeoutError(), "the connection failed"),
     ],
 )
-def test_trouble_of_the_machine_is_told_in_plain_words(error, words):
+def test_errors_of_the_machine_have_plain_messages(error, words):
     assert system_trouble(error) == words
 
 
@@ -38,7 +38,7 @@ def test_trouble_of_the_machine_is_told_in_plain_words(error, words):
         av.error.InvalidDataError(1, "a broken video"),
     ],
 )
-def test_what_a_file_may_cause_is_no_trouble_of_the_machine(error):
+def test_errors_that_a_file_may_cause_are_not_errors_of_the_machine(error):
     assert system_trouble(error) is None
 
 
@@ -48,7 +48,7 @@ def test_permissions_and_kinds_stay_the_files_own_problem(number):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE])
-def test_the_disks_trouble_is_raised_again(number):
+def test_errors_of_the_disk_are_raised_again(number):
     with pytest.raises(OSError, match="x"):
         raise_system_trouble(OSError(number, "x"))
 

@@ -302,7 +302,7 @@ def test_a_second_import_changes_nothing_even_from_a_copied_folder(root, tool):
 
 
 @every_tool
-def test_without_a_status_it_is_no_success_and_without_a_task_it_is_not_imported(root, tool):
+def test_a_recording_without_a_status_is_no_success_and_without_a_task_is_not_imported(root, tool):
     source = WRITERS[tool](root / "theirs")
     for name in ("result.txt", "task3_20241126_161517.md"):
         (source / name).unlink(missing_ok=True)

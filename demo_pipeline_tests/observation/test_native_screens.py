@@ -79,7 +79,9 @@ def colour_at(image: Any, x: int, y: int) -> str:
 
 
 @pytest.mark.parametrize("size", [(3840, 2160), (1080, 1920)], ids=["4k", "portrait"])
-def test_trained_in_its_own_size(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_datasets_use_screenshots_in_the_screens_own_size(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     """Canvas screenshots stay the same, and both datasets use the screen's own size."""
     write(tmp_path / "uploads" / "demo", Screen(*size), STORY)
     plain = _built(tmp_path)
@@ -130,7 +132,7 @@ def test_a_model_is_asked_with_what_it_was_trained_on(tmp_path: Path) -> None:
     assert sorted((tmp_path / "requests_images").iterdir()) == requests_files
 
 
-def test_what_is_covered_has_no_other_screenshot(tmp_path: Path) -> None:
+def test_a_screenshot_with_covered_boxes_has_no_native_version(tmp_path: Path) -> None:
     """A screenshot with covered boxes is not exported in the screen's own size."""
     write(tmp_path / "uploads" / "demo", Screen(1280, 720), STORY)
     region = {"regions": ((0, 0, 400, 400),)}

@@ -139,7 +139,9 @@ def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, S
 
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
-def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
+def test_scrolling_down_becomes_an_action_that_scrolls_down(
+    name: str, seen: dict[str, Seen]
+) -> None:
     """In both logs, negative deltas scroll down, contrary to the documented rule."""
     lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if '"mousewheel"' in line]

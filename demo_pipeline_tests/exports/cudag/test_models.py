@@ -59,7 +59,7 @@ def test_a_box_and_its_tolerance():
 
 @given(SIDE, SIDE, st.data())
 @settings(max_examples=100, deadline=None)
-def test_what_a_tolerance_accepts_lies_in_the_target_beyond_one_unit(width, height, data):
+def test_points_within_the_tolerance_are_at_most_one_unit_outside_the_target(width, height, data):
     size = (width, height)
     left = data.draw(st.integers(0, width - 1))
     top = data.draw(st.integers(0, height - 1))

@@ -53,7 +53,7 @@ def search(folder: Path, seconds: int) -> tuple[ClockSearch, Floats]:
 
 
 @pytest.mark.parametrize(("seconds", "most_s"), [(120, 24), (20, 0)])
-def test_a_fifth_of_the_video_is_decoded_more_at_most(tmp_path, seconds, most_s):
+def test_at_most_another_fifth_of_the_video_is_decoded(tmp_path, seconds, most_s):
     looking, inputs = search(tmp_path, seconds)
     changes = ChangeMap()
     clock = looking.answered_clock(changes, documented_clock(START_MS), inputs, [1.0])

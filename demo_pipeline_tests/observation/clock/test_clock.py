@@ -78,7 +78,7 @@ def test_the_recorders_own_start_line_wins(tmp_path: Path, first_pts: int) -> No
 
 
 @pytest.mark.parametrize("frames", [1, 2])
-def test_a_video_of_hardly_a_frame_is_no_evidence(tmp_path: Path, frames: int) -> None:
+def test_a_video_with_almost_no_frames_is_no_evidence(tmp_path: Path, frames: int) -> None:
     """A recorder whose video encoder crashed at once leaves one frame and a complete log."""
     folder = tmp_path / "demo"
     options = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=1))

@@ -79,7 +79,7 @@ def test_actions_and_screenshots_are_those_of_the_recording(
     assert check_frames_present(observed.out / "screenshots") == []
 
 
-def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
+def test_setting_the_clock_early_affects_only_the_events_before_it(
     tmp_path: Path, simulated: Simulated
 ) -> None:
     """The clock is set right after the first press. Later events show that the video is late."""
@@ -98,7 +98,9 @@ def test_a_step_before_the_video_tells_the_clock_costs_only_what_is_before_it(
     check_screenshots(replace(observed, evidence=evidence, truth=later, rows=observed.rows[1:]))
 
 
-def test_what_the_video_does_not_tell_is_left_out(tmp_path: Path, simulated: Simulated) -> None:
+def test_events_after_a_change_of_the_clock_that_cannot_be_measured_are_left_out(
+    tmp_path: Path, simulated: Simulated
+) -> None:
     """The clock is set right before the last press. Too few events follow to measure the step."""
     observed = stepped(tmp_path, simulated, simulated[1].actions[-1].press_ms - 60, -3_600_000)
     *before, last = observed.rows

@@ -25,7 +25,7 @@ def positions(x: float, y: float) -> PointerPath:
         ((1920, 1080), None, 1.0),
     ],
 )
-def test_the_documents_stand_where_positions_fit(
+def test_the_documented_scale_is_used_if_the_positions_fit(
     video: tuple[int, int], monitor: tuple[int, int] | None, scale: float
 ) -> None:
     assert RecordedScreen(video, monitor).scale_from_documents(positions(900, 700)) == scale

@@ -65,5 +65,5 @@ def blinking(acting, every_s, *, seen):
         pytest.param(4.0, (), False, id="a menu, ten times, with a variable rate"),
     ],
 )
-def test_what_changes_over_and_over_while_nobody_acts_flickers(every_s, acting, flickers, seen):
+def test_a_place_that_keeps_changing_while_nobody_acts_flickers(every_s, acting, flickers, seen):
     assert blinking(acting, every_s, seen=seen) == flickers

@@ -133,7 +133,7 @@ def test_the_frames_of_answered_requests_are_not_kept(
         pytest.param((1240, 0, WIDTH, HEIGHT), id="a panel at the side"),
     ],
 )
-def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
+def test_content_that_opens_while_the_pointer_moves_is_in_the_screenshot(
     tmp_path: Path, box: tuple[int, int, int, int]
 ) -> None:
     write_video(tmp_path / "video.mp4", box)
@@ -144,7 +144,7 @@ def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
 
 
 @pytest.mark.parametrize("box", [None, (600, 110, 660, 130)])
-def test_what_lights_up_on_the_way_is_not(
+def test_highlights_on_the_pointers_way_are_not_in_the_screenshot(
     tmp_path: Path, box: tuple[int, int, int, int] | None
 ) -> None:
     write_video(tmp_path / "video.mp4", box)

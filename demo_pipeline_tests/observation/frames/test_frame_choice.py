@@ -149,5 +149,5 @@ def test_never_later_than_the_guard_nor_before_the_previous_action(
 
 
 @pytest.mark.parametrize("late", [4.95, 5.0, 5.5])
-def test_what_the_press_itself_changes_does_not_matter(late: float) -> None:
+def test_changes_by_the_press_itself_do_not_matter(late: float) -> None:
     assert chosen({round(late, 1): True})[1] is Reason.PRE_MOVE

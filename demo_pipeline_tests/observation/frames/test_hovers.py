@@ -122,7 +122,7 @@ def test_a_submenu_tells_of_the_menu_that_was_opened_before_it() -> None:
         ),
     ],
 )
-def test_what_the_resting_pointer_did_not_open_is_no_hover(
+def test_content_that_the_resting_pointer_did_not_open_is_no_hover(
     screen_at: Callable[[float], Luma],
 ) -> None:
     assert hovers(TO_MENU, screen_at) == ()
@@ -134,7 +134,7 @@ def test_a_pointer_that_does_not_rest_opens_nothing() -> None:
 
 
 @pytest.mark.parametrize(("settled_s", "is_kept"), [(2.9, True), (3.4, False)])
-def test_a_menu_is_not_waited_for_but_the_page_that_has_it_is(
+def test_a_wait_for_a_menu_is_dropped_and_a_wait_for_its_page_is_kept(
     settled_s: float, is_kept: bool
 ) -> None:
     wait = Wait(action_index=4, seconds=2.0, settled_s=settled_s)

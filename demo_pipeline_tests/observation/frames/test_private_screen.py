@@ -124,7 +124,7 @@ def texts(seen: Observed) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("before", ["an", "anna maria"])
-def test_what_is_typed_while_the_screen_is_black_is_private(tmp_path: Path, before: str) -> None:
+def test_text_typed_while_the_screen_is_black_is_private(tmp_path: Path, before: str) -> None:
     acts = [type_text(before), think(2.5), type_text(SECRET), hotkey("enter"), think(1.5)]
     draw = black(lambda actions: press_of(actions, SECRET) - 1800, 3.2)
     seen = record(tmp_path, [*acts, type_text("na")], draw)

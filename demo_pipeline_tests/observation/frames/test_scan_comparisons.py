@@ -119,7 +119,7 @@ def compared(
         pytest.param(PixelBox(250, 200, 210, 90), True, id="what reaches beyond it"),
     ],
 )
-def test_what_lights_up_under_the_pointer_is_the_element_or_something_in_front(
+def test_a_highlight_under_the_pointer_is_the_element_or_something_in_front(
     lit: PixelBox, redrawn: bool
 ) -> None:
     assert compared(ITEM, lit=lit).began == redrawn
@@ -135,7 +135,7 @@ def test_a_row_that_lights_up_with_its_cell_is_a_highlight() -> None:
     assert compared(BUTTON, ROW, lit=PixelBox(100, 200, 600, 90)).began
 
 
-def test_what_appeared_while_the_scan_ran_is_unmoved_since_its_end() -> None:
+def test_an_element_that_appeared_during_the_scan_is_unchanged_since_its_end() -> None:
     panel = PixelBox(200, 150, 400, 200)
     seen = compared(BUTTON, lit=panel, scanned_ms=(500, 1100), lit_from=1.0)
     assert (seen.began, seen.ended) == (True, False)

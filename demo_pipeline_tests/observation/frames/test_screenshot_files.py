@@ -39,7 +39,7 @@ def test_the_planes_of_a_frame_give_the_same_screenshot_as_its_colours(tmp_path:
     assert of_planes.std() > 10  # the image is not blank
 
 
-def test_what_is_kept_of_a_screenshot_is_what_its_file_shows(tmp_path: Path) -> None:
+def test_the_stored_facts_about_a_screenshot_match_its_file(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     images = {
         "000.png": cv2.resize(random.integers(0, 255, (60, 90, 3), np.uint8), CANVAS_SIZE),

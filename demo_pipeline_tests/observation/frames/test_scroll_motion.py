@@ -66,7 +66,7 @@ def test_content_is_seen_to_move_either_way(pixels: int) -> None:
     assert content_moved(screen(video, right=pixels), screen(video), MIDDLE) == ("right", pixels)
 
 
-def test_what_does_not_move_or_cannot_be_told_is_no_evidence() -> None:
+def test_content_that_does_not_move_or_repeats_is_no_evidence() -> None:
     video = page()
     assert content_moved(screen(video), screen(video), MIDDLE) is None
     assert content_moved(screen(video), screen(page(2)), MIDDLE) is None

@@ -59,7 +59,9 @@ def stopped(
 
 
 @pytest.mark.parametrize("action", [SHORTCUT, CLICK])
-def test_nothing_changes_or_a_little_does(action: Action) -> None:
+def test_a_video_without_changes_was_stopped_and_one_with_a_small_change_was_not(
+    action: Action,
+) -> None:
     assert stopped(action, {})
     assert not stopped(action, {10.3: (slice(5, 6), slice(5, 7))})
     assert not stopped(action, {11.5: (slice(5, 6), slice(5, 7))})
@@ -80,7 +82,7 @@ def test_a_text_cursor_that_blinked_before_is_no_effect() -> None:
     assert not stopped(SHORTCUT, {**blinks, 10.2: pasted})
 
 
-def test_what_changed_long_before_the_press_is_not_passed_over() -> None:
+def test_a_change_long_before_the_press_is_not_ignored() -> None:
     assert not stopped(SHORTCUT, {7.0: CARET, 10.2: CARET})
 
 

@@ -101,7 +101,7 @@ def test_frames_decoded_ahead_are_the_same_and_their_thread_ends(
     assert threading.active_count() == threads
 
 
-def test_single_instants_far_apart(simulated: tuple[Path, VideoPackets]) -> None:
+def test_single_frames_far_apart_are_decoded(simulated: tuple[Path, VideoPackets]) -> None:
     path, packets = simulated
     wanted = [3, 40, 41, 200, len(packets.pts) - 1]
     spans = [Span(float(packets.times[n]), float(packets.times[n])) for n in wanted]
@@ -109,7 +109,7 @@ def test_single_instants_far_apart(simulated: tuple[Path, VideoPackets]) -> None
     assert [read_frame_number(rgb_of(frame)) for frame in got] == wanted
 
 
-def test_what_is_passed_over_in_between_changes_no_pixel(
+def test_skipping_frames_changes_no_pixel(
     simulated: tuple[Path, VideoPackets],
 ) -> None:
     path, packets = simulated

@@ -75,7 +75,7 @@ def test_without_a_pause_nothing_is_looked_at() -> None:
     assert WaitObserver([], TIMES, pointer()).spans == []
 
 
-def test_what_a_key_wrote_is_looked_at_after_the_press() -> None:
+def test_text_that_a_key_wrote_is_compared_after_the_press() -> None:
     assert max(looked_at(replace(PAUSE, place=None))) > PAUSE.until > max(looked_at(PAUSE))
 
 
@@ -111,7 +111,7 @@ AWAY = (0.5, 40.0, 40.0)
         ),
     ],
 )
-def test_what_appears_was_awaited_unless_the_pointer_opened_it(
+def test_content_that_appears_was_awaited_unless_the_pointer_opened_it(
     moves: list[Move], expected: list[int]
 ) -> None:
     assert waits(PANEL, *moves) == expected

@@ -52,13 +52,13 @@ def test_a_click_elsewhere_is_no_evidence() -> None:
     assert rest_after_answer(replace(APPEARED, place=cells(80, 140, 84, 144)), NONE) is None
 
 
-def test_what_moves_by_itself_is_no_evidence() -> None:
+def test_content_that_moves_by_itself_is_no_evidence() -> None:
     assert rest_after_answer(APPEARED, PAGE) is None
     rims = cells(21, 21, 59, 99)  # with a margin of one cell, they are the cells of the page
     assert rest_after_answer(APPEARED, rims) is None
 
 
-def test_what_moved_already_before_the_action_is_no_evidence() -> None:
+def test_content_that_moved_before_the_action_is_no_evidence() -> None:
     assert rest_after_answer(replace(APPEARED, moving_before=PAGE), NONE) is None
 
 
@@ -66,7 +66,7 @@ def test_a_fading_toast_gives_back_what_was_there() -> None:
     assert rest_after_answer(replace(APPEARED, new=NONE), NONE) is None
 
 
-def test_what_covered_the_place_at_once_and_then_went_away_was_waited_for() -> None:
+def test_a_cover_that_appeared_at_once_and_went_away_was_waited_for() -> None:
     refreshed = replace(APPEARED, early=PAGE, new=NONE)
     assert rest_after_answer(refreshed, NONE) == 13.0
 
@@ -75,19 +75,19 @@ def test_the_actions_own_effect_is_no_wait() -> None:
     assert rest_after_answer(replace(APPEARED, late=[(10.9, PAGE)]), NONE) is None
 
 
-def test_who_looks_for_long_before_acting_was_thinking() -> None:
+def test_a_long_pause_after_content_appeared_is_thinking() -> None:
     late = replace(APPEARED, interval=READ)
     assert rest_after_answer(late, NONE) is None
     replaced = replace(late, early=PAGE)  # a placeholder for the content proves a wait
     assert rest_after_answer(replaced, NONE) == 13.0
 
 
-def test_nobody_acts_on_what_appeared_a_moment_ago() -> None:
+def test_content_that_appeared_a_moment_before_the_action_was_not_awaited() -> None:
     at_once = replace(CLICKED, until=13.2, looked=13.1)
     assert rest_after_answer(replace(APPEARED, interval=at_once), NONE) is None
 
 
-def test_what_the_pointer_opened_by_itself_was_not_awaited() -> None:
+def test_content_that_the_pointer_opened_was_not_awaited() -> None:
     menu = cells(30, 40, 60, 70)
     opened = replace(APPEARED, late=[(13.0, menu)], hovered=menu, new=menu)
     assert rest_after_answer(opened, NONE) is None
@@ -139,7 +139,7 @@ def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
     assert not restless.cells(elsewhere).any()
 
 
-def test_what_was_awaited_is_not_restless() -> None:
+def test_awaited_content_is_not_restless() -> None:
     restless = RestlessCells()
     for _ in range(4):
         restless.add(APPEARED.late, APPEARED)
@@ -247,7 +247,7 @@ def test_a_pressed_label_that_says_what_it_does_and_then_that_it_did_was_waited_
     assert rest_after_answer(replace(ended, new=NONE), NONE) is None
 
 
-def test_what_a_command_wrote_where_its_own_line_went_may_be_read_for_long() -> None:
+def test_output_in_place_of_the_typed_command_may_be_read_for_long() -> None:
     written = replace(
         APPEARED,
         interval=replace(TYPED, looked=17.0, limit=17.0, until=17.1),
@@ -258,7 +258,7 @@ def test_what_a_command_wrote_where_its_own_line_went_may_be_read_for_long() -> 
     assert rest_after_answer(replace(written, early=NONE), NONE) is None
 
 
-def test_what_was_loading_is_not_restless() -> None:
+def test_a_spinner_that_content_replaces_is_not_restless() -> None:
     turns = [(11.2 + 0.25 * turn, SPINNER) for turn in range(7)]
     spun = replace(APPEARED, place=ELSEWHERE, early=SPINNER, late=[*turns, (13.0, LIST)], new=LIST)
     restless = RestlessCells()
@@ -285,7 +285,7 @@ def test_a_toast_that_goes_uncovers_what_came_with_it() -> None:
     assert rest_after_answer(came, NONE) == 13.0
 
 
-def test_what_goes_on_moving_did_not_give_way() -> None:
+def test_content_that_keeps_moving_did_not_give_way() -> None:
     line = cells(2, 120, 5, 140)
     text = cells(20, 20, 30, 60)
     turned = [(13.0, line | text)]
@@ -322,7 +322,9 @@ def test_a_pale_stand_in_shows_by_its_shimmer() -> None:
     assert rest_after_answer(replace(loaded, late=[(13.0, PAGE)]), NONE) is None
 
 
-def test_what_a_spinner_replaced_and_gave_back_was_waited_for_wherever_the_person_acts() -> None:
+def test_content_that_a_spinner_replaced_and_gave_back_was_awaited_wherever_the_person_acts() -> (
+    None
+):
     reloaded = replace(APPEARED, place=ELSEWHERE, early=LIST, late=[(13.0, LIST)], new=NONE)
     assert rest_after_answer(replace(reloaded, returned=LIST), NONE) == 13.0
     assert rest_after_answer(reloaded, NONE) is None  # a toast that fades

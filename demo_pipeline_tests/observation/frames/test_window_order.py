@@ -44,7 +44,7 @@ def test_a_window_that_is_not_on_the_screen_is_behind() -> None:
     assert front(screen(FILES), FILES, NOTE) == 0
 
 
-def test_where_neither_border_is_seen_the_frame_does_not_tell() -> None:
+def test_without_a_visible_border_the_frame_does_not_show_the_order() -> None:
     blank = np.full((300, 400), 250, np.uint8)
     assert front(blank, NOTES, FILES) is None
     assert front(blank) is None

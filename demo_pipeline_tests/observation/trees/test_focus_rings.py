@@ -42,7 +42,7 @@ def test_the_element_whose_frame_grew_is_the_one_with_the_ring() -> None:
     assert ringed(drawn(1), drawn(), BUTTONS) is None
 
 
-def test_what_appeared_or_was_drawn_anew_with_all_others_has_no_ring() -> None:
+def test_an_element_that_appeared_or_was_redrawn_with_all_others_has_no_ring() -> None:
     assert ringed(drawn(missing=1), drawn(), BUTTONS) is None
     assert ringed(drawn(missing=1), drawn(), BUTTONS, new=True) == 1
     assert ringed(drawn(ground=120), drawn(), BUTTONS) is None
@@ -50,7 +50,7 @@ def test_what_appeared_or_was_drawn_anew_with_all_others_has_no_ring() -> None:
     assert ringed(drawn(), drawn(0), [(-2, 100, 80, 36), (480, 100, 80, 36)]) is None
 
 
-def test_two_boxes_of_one_place_are_no_two_elements() -> None:
+def test_two_boxes_at_one_place_are_not_two_elements() -> None:
     cell = (99, 99, 82, 38)
     assert ringed(drawn(), drawn(0), [*BUTTONS, cell]) in {0, 3}
 

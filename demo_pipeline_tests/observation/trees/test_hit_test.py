@@ -73,7 +73,7 @@ def overlapping(role: str) -> tuple[list[dict[str, object]], dict[str, object]]:
     return [dialog, node(role, WINDOW, row, name="behind")], field
 
 
-def test_what_lies_behind_another_window_is_not_hit() -> None:
+def test_elements_behind_another_window_are_not_hit() -> None:
     tree, _ = overlapping("Window")
     for order, expected in ((tree, "field"), (tree[::-1], "covered row")):
         assert hit([node("Pane", SCREEN, *order, name="Desktop")], 310, 310) == expected
@@ -197,7 +197,7 @@ def test_the_bare_desktop_is_no_target() -> None:
     assert hit(tree, 400, 400) is None
 
 
-def test_what_is_scrolled_out_of_its_pane_is_not_hit() -> None:
+def test_elements_scrolled_out_of_their_pane_are_not_hit() -> None:
     """The elements of a page keep their boxes even outside the pane that shows the page."""
     link = node("Link", (200, 600, 100, 20), name="far down the page")
     pane = node("ScrollPane", (120, 120, 700, 300), link, name="page")
@@ -273,7 +273,7 @@ def test_a_label_inside_a_control_that_it_is_no_part_of_may_be_scrolled_away_beh
     assert hit([node("Window", WINDOW, inner)], 330, 310) == "Redstart"
 
 
-def test_what_has_no_name_stands_for_the_control_around_it() -> None:
+def test_an_element_without_a_name_stands_for_the_control_around_it() -> None:
     picture = node("Image", (310, 310, 20, 20))
     button = node("Button", (300, 300, 100, 40), picture, name="Save")
     group = node("Group", (200, 200, 600, 300), picture, name="Toolbox")
@@ -307,7 +307,7 @@ def test_a_menu_is_open_over_the_pane_that_holds_its_title() -> None:
         assert hit([window], 330, 135) == expected
 
 
-def test_what_is_scrolled_away_below_a_pane_is_not_hit() -> None:
+def test_elements_scrolled_below_a_pane_are_not_hit() -> None:
     row = node("label", (300, 320, 200, 20), name="scrolled away")
     pane = node("scroll pane", (300, 200, 300, 100), row)
     assert hit([node("frame", WINDOW, pane)], 310, 330) is None

@@ -435,7 +435,7 @@ SHEET = [
 ]
 
 
-def test_what_two_scans_call_focused_had_all_keys_between_them() -> None:
+def test_the_element_that_two_scans_report_as_focused_had_all_keys_between_them() -> None:
     enter = keys("enter", at=10_000)
     assert scanned(7000, SEARCH) is None
     assert scanned(7000, SEARCH, later=SEARCH, alone=False, action=enter) == "textfield Search"

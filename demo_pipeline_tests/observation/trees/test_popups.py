@@ -117,7 +117,7 @@ def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple
     )
 
 
-def test_what_opened_over_the_scanned_element_has_no_name(
+def test_a_popup_over_the_scanned_element_has_no_name(
     filmed: tuple[Path, GroundTruth], tmp_path: Path
 ) -> None:
     """The scan ran before the popup opened, so its tree has a list row at the popup's place."""

@@ -36,7 +36,7 @@ def test_the_newest_finished_scan_is_current() -> None:
     assert current_scan(scans, 4500, since_ms=3500).freshness == "stale"
 
 
-def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
+def test_a_scan_from_before_a_large_change_is_marked() -> None:
     """A dialog may have opened after the scan, so elements of the scan may be gone."""
     scans = [scan(2, 1000)]
     opened = [2000.0]
@@ -46,7 +46,7 @@ def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
     assert current_scan([*scans, scan(3, 2100)], 3000, 2500, opened).freshness == "stale"
 
 
-def test_one_that_ends_after_the_press_is_never_used() -> None:
+def test_a_scan_that_ends_after_the_press_is_never_used() -> None:
     """A scan that ends after the press may show the effect of the press."""
     scans = [scan(5, 2000, 5000), scan(2, 1000, 9000)]
     current = current_scan(scans, 2500, since_ms=0)
@@ -98,7 +98,7 @@ def test_the_lines_around_scans_show_what_their_times_mean(tmp_path: Path, at_en
     assert [scan.stamped_at_end for scan in scans] == [at_end] * 3
 
 
-def test_a_scan_of_the_future_is_none() -> None:
+def test_a_scan_that_begins_after_the_action_is_ignored() -> None:
     for scans in ([], [scan(1, 5000)]):
         current = current_scan(scans, 4999, since_ms=0)
         assert (current.scan, current.age_ms, current.freshness) == (None, None, "none")
@@ -243,7 +243,7 @@ def test_half_a_letter_in_a_name_does_not_cost_the_scan(tmp_path: Path) -> None:
         (None, None),
     ],
 )
-def test_boxes_in_every_form(box: Any, expected: Any) -> None:
+def test_boxes_are_read_in_every_notation(box: Any, expected: Any) -> None:
     plain = {"tree": [{"bbox": box}]}
     read = decode_scan(json.dumps({"data": plain}).encode())
     assert read is not None

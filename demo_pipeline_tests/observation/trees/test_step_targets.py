@@ -60,7 +60,7 @@ def clicked(y: float, began: bool, ended: bool, *changed: Any) -> tuple[str, str
         (410, False, False, (FAR,), "Choose May"),
     ],
 )
-def test_what_the_screenshot_shows_unchanged_is_the_target(
+def test_an_element_that_the_screenshot_shows_unchanged_is_the_target(
     y: float, began: bool, ended: bool, changed: Any, name: str | None
 ) -> None:
     assert clicked(y, began, ended, *changed)[1] == name
@@ -114,7 +114,7 @@ def test_a_slow_scan_may_have_read_an_element_before_something_came_over_it() ->
     assert clicked_after_slow_scan(210, before_began=True, before=False) == "Desk lamps"
 
 
-def test_what_the_scan_before_lacks_appeared_while_a_slow_scan_ran() -> None:
+def test_an_element_that_the_scan_before_lacks_appeared_while_a_slow_scan_ran() -> None:
     assert clicked_after_slow_scan(510, before_began=False, before=True) == "Save"
 
 

@@ -125,7 +125,7 @@ def test_bounds_are_on_the_canvas() -> None:
     assert tree.box(1) == (10, 20, 100, 50)
 
 
-def test_what_lies_on_another_display_keeps_its_place() -> None:
+def test_elements_on_another_display_keep_their_place() -> None:
     tree = mapped([node("Button", (-500, 2000, 50, 20))])
     assert tree.element(0).bounds == {"x": -500, "y": 2000, "width": 50, "height": 20}
 

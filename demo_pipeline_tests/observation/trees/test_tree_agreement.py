@@ -68,7 +68,9 @@ def test_an_unchanged_screen_agrees() -> None:
         pytest.param((122, 104, 150, 19), "agrees", id="just above the label"),
     ],
 )
-def test_what_a_tree_says_decides_what_is_a_difference(region: ChangedBox, expected: str) -> None:
+def test_the_tree_decides_whether_a_changed_region_is_a_difference(
+    region: ChangedBox, expected: str
+) -> None:
     assert agreement(region) == expected
 
 
@@ -98,7 +100,7 @@ def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() ->
     assert agreement(ended=(opened,), tree=window(item), previous=window()) == "differs"
 
 
-def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
+def test_without_a_comparison_or_a_tree_the_agreement_is_unknown() -> None:
     since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ContentChanges())
     assert against(since) is None
     assert against(None) is None

@@ -114,7 +114,7 @@ def test_each_action_has_a_valid_tree_with_its_target(plain: Observed, trees: Pa
             assert f'"{row["target_id"]}"' in (trees / row["file"]).read_text(encoding="utf-8")
 
 
-def test_what_stands_in_a_text_field_is_not_written(plain: Observed, trees: Path) -> None:
+def test_the_content_of_a_text_field_is_not_written(plain: Observed, trees: Path) -> None:
     typed = next(a.text for a in plain.actions if a.action_type == "type")
     assert typed
     for path in trees.glob("*.json"):
@@ -180,7 +180,7 @@ def test_the_recorders_own_hit_tests_are_compared_with_ours(
     )
 
 
-def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
+def test_a_scan_with_almost_no_nodes_is_reported_as_sparse(plain: Observed, tmp_path: Path) -> None:
     """The tree of an application without accessibility contains only a window."""
 
     def bare(_: dict[str, Any]) -> str:
@@ -217,7 +217,7 @@ def test_an_empty_or_malformed_scan_counts_as_none_and_is_named(
     assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in rows})
 
 
-def test_a_bad_element_costs_that_element_and_is_named(plain: Observed, tmp_path: Path) -> None:
+def test_a_bad_element_is_left_out_alone_and_named(plain: Observed, tmp_path: Path) -> None:
     """Each scan of the recording has an element whose role is a number."""
 
     def spoilt(data: dict[str, Any]) -> str:
@@ -265,7 +265,7 @@ def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
     return {"x": x, "y": y, "width": width, "height": height}
 
 
-def test_a_tree_that_was_spoilt_is_named(plain: Observed, trees: Path, tmp_path: Path) -> None:
+def test_a_damaged_tree_is_named(plain: Observed, trees: Path, tmp_path: Path) -> None:
     for path in trees.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "000.json").write_text('{"root": 7}', encoding="utf-8")

@@ -174,7 +174,7 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns the names of a task in test lists: with the whole domain, or only its last part."""
+    """Returns a task's possible names in test lists: with its domain, or the domain's last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 

@@ -88,8 +88,8 @@ class TaskIndex:
     def match(self, meta: Meta) -> TaskMatch:
         """Finds the task of a demonstration by an id in meta.json, or else by its instruction.
 
-        Ids are the texts under the keys `id`, `…_id` and `…Id`. Those in the quest of meta.json are
-        compared first, then those at the top level.
+        Ids are the texts under the keys `id`, `…_id` and `…Id`. Ids in the quest of meta.json are
+        compared first, then ids at the top level.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:

@@ -547,7 +547,7 @@ def connected_parts(
 ) -> Iterator[tuple[PartPlace, Mask]]:
     """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
-    Parts are ordered row by row, by the first block of 2 x 2 samples that they reach.
+    Parts come in the order of their first blocks of 2 x 2 samples, row by row.
 
     Args:
         mask: mask of the samples, (rows, columns).

@@ -168,8 +168,8 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
 def _popup_depth(tree: StepTree, node: int) -> int:
     """Returns the number of nested popups at a node, which decides what is in front.
 
-    Menus, menu items and dialogs around the node count, and so does the node itself if it is one of
-    them or a list item in a combo box.
+    Menus, menu items and dialogs count, whether they are the node itself or lie around it. If the
+    node is a list item in a combo box, the node counts as well.
     """
     depth = 0
     for outer in (node, *ancestors(tree, node)):

@@ -386,7 +386,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether it is certain that nothing changed at an element or near the press."""
+        """Returns whether certainly nothing changed at an element and near the press."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)

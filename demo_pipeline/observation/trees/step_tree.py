@@ -321,7 +321,7 @@ class StepTree:
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """For each node, the position of the outermost window around it, which may be the node.
+        """For each node, the position of its outermost window, which may be the node itself.
 
         None for a node outside all windows.
         """

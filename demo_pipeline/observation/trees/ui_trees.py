@@ -328,7 +328,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns of the element over which the pointer rested; null if there is none."""
+    """Returns the columns about the element under the resting pointer; null if there is none."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}

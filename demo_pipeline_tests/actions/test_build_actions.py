@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> dict[str, Any]:
+def build_log(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> dict[str, Any]:
     (folder / "input_log.jsonl").write_bytes(log)
     build_events(folder / "input_log.jsonl", folder)
     return build_actions(folder, folder, platform, settings_with(ActionSettings, **settings))
@@ -71,7 +71,7 @@ def test_withheld_input_divides_typing_and_is_no_pause(folder):
         *typed(400, "KeyB"),
     ]
     log += [line(900, "redacted", reason="other app"), *tap(9000, "KeyD"), *tap(9200, "KeyE")]
-    made(folder, text_of(log))
+    build_log(folder, text_of(log))
     assert [(action.text, action.flags) for action in read_actions(folder)] == [
         ("ca", ["unknown_input"]),
         ("b", ["unknown_input"]),
@@ -80,7 +80,7 @@ def test_withheld_input_divides_typing_and_is_no_pause(folder):
 
 
 def test_every_line_is_in_one_bucket(folder):
-    made(folder, text_of(EVERYTHING) + b"\n{broken\n")
+    build_log(folder, text_of(EVERYTHING) + b"\n{broken\n")
     assert ledger(folder) == [
         (1, "tree_scan", None, ""),
         (2, "pointer_travel", None, ""),
@@ -101,7 +101,7 @@ def test_every_line_is_in_one_bucket(folder):
 
 
 def test_an_empty_log_has_no_actions_and_no_rows_of_accounting(folder):
-    summary = made(folder, b"")
+    summary = build_log(folder, b"")
     assert summary["actions"] == 0
     assert read_actions(folder) == []
     assert ledger(folder) == []
@@ -110,7 +110,7 @@ def test_an_empty_log_has_no_actions_and_no_rows_of_accounting(folder):
 
 def test_the_summary_counts(folder):
     lines = [move(0, 5, 5), *click(10), *click(3000), *typed(3500, "KeyA", "KeyB")]
-    summary = made(folder, text_of(lines))
+    summary = build_log(folder, text_of(lines))
     assert (summary["actions"], summary["pauses"]) == (3, 1)
     assert summary["by_type"] == {"click": 2, "type": 1}
     assert summary["ledger"] == {"action": 8, "pointer_travel": 1}
@@ -120,7 +120,7 @@ def test_the_summary_counts(folder):
 
 def test_the_summary_has_no_typed_character(folder):
     secret = [*typed(0, "KeyQ", "KeyZ"), *tap(500, "ñ"), *tap(700, "Unknown(95)"), *click(900)]
-    summary = made(folder, text_of(secret))
+    summary = build_log(folder, text_of(secret))
     text = repr(summary)
     assert "qz" not in text
     assert "ñ" not in text
@@ -132,7 +132,7 @@ def test_a_text_in_place_of_a_key_name_is_not_published(folder):
     """A key name in a log may be typed text, so the summary must not show it anywhere."""
     keys = [*tap(0, "hunter2"), down(500, "ControlLeft"), *tap(550, "hunter2", char="c")]
     keys += [*tap(700, "hunter2", char="hunter2"), up(800, "ControlLeft"), *click(900)]
-    summary = made(folder, text_of(keys))
+    summary = build_log(folder, text_of(keys))
     assert "hunter2" not in repr(summary)
     assert summary["unknown_keys"] == ["unknown key, 7 characters"]
     assert summary["preview"] == ["hotkey(ctrl+c)", "click(50, 60)"]
@@ -159,19 +159,19 @@ def rewritten(folder: Path, **changes: Any) -> None:
     ],
 )
 def test_the_schema_check_finds_impossible_actions(folder, changes, message):
-    made(folder, text_of([*click(100), *chord(900, "ControlLeft", "KeyS")]))
+    build_log(folder, text_of([*click(100), *chord(900, "ControlLeft", "KeyS")]))
     rewritten(folder, **changes)
     assert [problem.message for problem in check_action_tables(folder)] == [message]
 
 
 def test_the_schema_check_finds_a_missing_table(folder):
-    made(folder, text_of(click(0)))
+    build_log(folder, text_of(click(0)))
     (folder / ACCOUNTING_FILE).unlink()
     assert [problem.code for problem in check_action_tables(folder)] == ["missing_table"]
 
 
 def test_the_accounting_check_finds_an_event_of_two_actions(folder):
-    made(folder, text_of([*click(100), *click(3000)]))
+    build_log(folder, text_of([*click(100), *click(3000)]))
     rewritten(folder, events=[2, 3, 4], first_event=2)
     assert [problem.code for problem in check_event_accounting(folder, folder)] == [
         "ledger_actions"
@@ -179,7 +179,7 @@ def test_the_accounting_check_finds_an_event_of_two_actions(folder):
 
 
 def test_the_accounting_check_finds_a_lost_line(folder):
-    made(folder, text_of([move(0, 1, 1), *click(100)]))
+    build_log(folder, text_of([move(0, 1, 1), *click(100)]))
     table = pq.read_table(folder / ACCOUNTING_FILE)
     pq.write_table(table.slice(1), folder / ACCOUNTING_FILE)
     assert [problem.code for problem in check_event_accounting(folder, folder)] == ["ledger_sum"]

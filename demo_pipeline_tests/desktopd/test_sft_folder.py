@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(root: Path) -> list[tuple[str, str]]:
+def error_places(root: Path) -> list[tuple[str, str]]:
     return [(problem.code, problem.location) for problem in validate_sft_folder(root)]
 
 
@@ -42,17 +42,17 @@ def test_an_export_has_no_problem(root):
 
 def test_a_split_that_was_changed_is_found(root):
     edit(root / "val.jsonl", lambda lines: lines[1]["output"].update(reasoning="Because"))
-    kinds = [code for code, _ in found(root)]
+    kinds = [code for code, _ in error_places(root)]
     assert kinds == ["split_union", "reasoning_differs", "split_union", "table_differs"]
-    assert found(root)[0] == ("split_union", "val.jsonl:2")
+    assert error_places(root)[0] == ("split_union", "val.jsonl:2")
 
 
 def test_a_sample_in_two_splits_or_in_none_is_found(root):
     first = read_lines(root / "train.jsonl")[0]
     edit(root / "test.jsonl", lambda lines: lines.append(first))
-    assert ("split_overlap", "test.jsonl:4") in found(root)
+    assert ("split_overlap", "test.jsonl:4") in error_places(root)
     edit(root / "test.jsonl", lambda lines: lines.clear())
-    places = [where for code, where in found(root) if code == "split_union"]
+    places = [where for code, where in error_places(root) if code == "split_union"]
     assert len(places) == 3
     assert all(where.startswith("samples.jsonl:") for where in places)
 
@@ -60,17 +60,20 @@ def test_a_sample_in_two_splits_or_in_none_is_found(root):
 def test_missing_and_broken_files_are_found(root):
     (root / "val.parquet").unlink()
     (root / "test.parquet").write_bytes(b"PAR1")
-    assert found(root) == [("missing_file", "val.parquet"), ("unreadable_table", "test.parquet")]
+    assert error_places(root) == [
+        ("missing_file", "val.parquet"),
+        ("unreadable_table", "test.parquet"),
+    ]
     (root / "test.jsonl").unlink()
-    assert ("missing_file", "test.jsonl") in found(root)
+    assert ("missing_file", "test.jsonl") in error_places(root)
 
 
 def test_lines_alone_are_enough(root):
     for path in root.glob("*.parquet"):
         path.unlink()
-    assert found(root) == []
+    assert error_places(root) == []
     for name in ("train", "val", "test", "held_out"):
         (root / f"{name}.jsonl").unlink()
-    assert found(root) == []
+    assert error_places(root) == []
     (root / "samples.jsonl").unlink()
-    assert found(root) == [("missing_file", "samples.jsonl")]
+    assert error_places(root) == [("missing_file", "samples.jsonl")]

@@ -68,7 +68,9 @@ TYPED_AND_ERASED = "typed_and_erased"
 STOP_MODIFIERS = 2
 # Keys that may stop a recorder even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
-STILL_PX = 5.0  # longest distance in screen pixels between a click and a pointer that rests
+# Longest distance in screen pixels that the pointer may move after a click and still count as
+# resting.
+STILL_PX = 5.0
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
 _FUNCTION_KEY = re.compile(r"f[0-9]{1,2}")
@@ -90,8 +92,8 @@ def last_action(actions: Sequence[Action]) -> Action | None:
 def possible_stop(actions: Sequence[Action], inputs: Sequence[Input]) -> Action | None:
     """Returns the last action if it may have stopped the recorder, else None.
 
-    The action must be a shortcut of a recorder (see `has_stop_form`), or a single left click after
-    which the pointer rests. No press, release or turn of the wheel may follow the action.
+    The action must be a shortcut that may stop a recorder (see `has_stop_form`), or a single left
+    click after which the pointer rests. No press, release or turn of the wheel may follow.
 
     Args:
         actions: actions of the recording, in time order.
@@ -184,8 +186,8 @@ def has_stop_form(keys: Sequence[str]) -> bool:
 
 MAX_PREVIEW = 50  # maximum number of actions that the summary describes
 _LOG = logging.getLogger(__package__)
-# Maximum number of actions in a demonstration. The pipeline needs 22 ms and 70 kB for each action
-# (measured).
+# Maximum number of actions in a demonstration, to limit time and memory. The pipeline needs 22 ms
+# and 70 kB for each action (measured).
 _MAX_ACTIONS = 10_000
 # Reasons why a repair left out an event. The bucket of such an event is `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
@@ -398,7 +400,7 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that every log line is in exactly one bucket, and that both tables agree.
+    """Checks that every log line is in one bucket, and that ledger and actions agree.
 
     Args:
         folder: output of the `actions` stage.

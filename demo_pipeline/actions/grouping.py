@@ -372,7 +372,9 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     return action
 
 
-ARRIVED_PX = 40.0  # longest distance in screen pixels between a press and an arrived pointer
+# Longest distance in screen pixels between the pointer and the place of a press at which the
+# pointer counts as arrived.
+ARRIVED_PX = 40.0
 # Longest time in milliseconds between the arrival and the press. A pointer that arrived earlier was
 # waiting, so its arrival does not end the pause before the press.
 ARRIVED_MS = 1000

@@ -21,10 +21,12 @@ from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
-# Longest time for which a modifier without a release has an effect. It modifies only one press.
+# Longest time for which a modifier without a release has an effect. Such a modifier modifies only
+# one press.
 STUCK_MS = 1000
 TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
-ALTGR_WINDOW_MS = 5  # longest time between LeftCtrl and RightAlt, which Windows logs for AltGr
+# Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.
+ALTGR_WINDOW_MS = 5
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
 _KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
 
@@ -37,7 +39,7 @@ class _HeldModifier:
         name: name of the modifier in actions.
         raw: name of the key as logged.
         start: time of the press, epoch milliseconds.
-        events: line numbers of the modifier's own events until the first modified gesture.
+        events: line numbers of the modifier's own events before the first gesture that it modifies.
         gestures: the gestures that it modified, in order.
     """
 
@@ -127,7 +129,7 @@ class ModifierTracker:
         return True
 
     def finish(self) -> None:
-        """Ends the modifiers that have no release at the end of the log."""
+        """Ends the modifiers that are still held when the log ends."""
         for held in list(self._held.values()):
             self._end_unreleased(held)
         self._chord = []
@@ -358,8 +360,8 @@ class KeyboardReader:
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
         """Reads a keydown from auto-repeat.
 
-        If the key acts again, such as a character or an arrow key, the keydown becomes a new
-        gesture. Otherwise the keydown becomes part of the gesture of the press.
+        If auto-repeat makes the key act again, as with characters and arrow keys, the keydown
+        becomes a new gesture. Otherwise the keydown becomes part of the gesture of the press.
         """
         press.last = item.time
         press.repeating = True
@@ -461,7 +463,7 @@ class KeyboardReader:
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
-        # The logged name of an unknown key may be any text. The typed character is used instead.
+        # The logged name of an unknown key may be any text, so the typed character is used instead.
         name = key.name if key.known else item.char.lower()
         if key.keypad and not self._numlock:
             name = _NUMLOCK_OFF.get(key.char, key.name)
@@ -532,8 +534,8 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
     """Flags typing around an unknown key as doubtful, because the key may have typed a character.
 
-    `gestures` are in time order. Any gesture that is neither typing nor an unknown key ends the
-    flagged typing.
+    `gestures` are in time order. The flagged typing ends at the next gesture that is neither typing
+    nor an unknown key.
     """
     typing: list[Gesture] = []
     is_doubtful = False

@@ -44,7 +44,7 @@ class Repairs:
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.
-        second_presses: number of releases of modifiers that were logged as presses.
+        second_presses: number of modifier releases that were logged as presses.
     """
 
     dropped: dict[int, str] = field(default_factory=dict)
@@ -216,7 +216,7 @@ BORDER_RUN = "border_run"  # flag for an action after motion along the border of
 # in 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
-_REST_MS = 100  # longest time between two logged positions of a pointer that did not rest
+_REST_MS = 100  # the pointer rested if more time passed between two of its logged positions
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:

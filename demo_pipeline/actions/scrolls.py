@@ -32,18 +32,18 @@ UNITS_PER_NOTCH = 120  # delta of a whole notch, called WHEEL_DELTA on Windows
 # the finer steps of some wheels. All values divide 120.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel spins freely
-# If a scroll has a larger sum of deltas, the deltas count 120ths of a notch. Few scrolls have more
-# than 30 notches. Most touchpad scrolls have a larger sum in 120ths of a notch.
+# If the deltas of a scroll add up to more than 30, they count 120ths of a notch. Few scrolls have
+# more than 30 notches. Most touchpad scrolls have a larger sum in 120ths of a notch.
 MANY_NOTCHES = 30
 # Minimum number of scrolls of a recording. With fewer scrolls, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
-_DECIMALS = 6  # number of decimals of notches; sums of fractions are not exact without rounding
+_DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
 # Minimum share of scrolls that must agree on the sign of the wheel. Also the minimum share of the
 # frames with motion that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
-# Minimum number of scrolls whose direction the video must show to overrule the rule. In the
-# video, a single scroll may seem to go the wrong way.
+# The video overrules the rule only if it shows the direction of at least two scrolls, because a
+# single scroll may seem to go the wrong way.
 MIN_VOTES_AGAINST_RULE = 2
 # Minimum number of frames that must show the motion of a horizontal scroll. A single frame
 # may seem to move the wrong way.
@@ -178,8 +178,8 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
 
     - On macOS, deltas are pixels, and positive deltas scroll up, unless all deltas are multiples of
       120.
-    - If any delta is too large for notches, the unit is the documented one, 120 per notch, and
-      positive deltas scroll down.
+    - If any delta is too large for notches, the unit is 120 per notch, as documented, and positive
+      deltas scroll down.
     - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
       Recorders that divide by 120 write such deltas.
     - If any scroll is too long for notches, the unit is 120 per notch.
@@ -224,7 +224,7 @@ def _rule(
 
 
 def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
-    """Returns the largest sum of consecutive deltas with the same sign and only short breaks."""
+    """Returns the largest sum of consecutive deltas with the same sign and without long breaks."""
     if not turns:
         return 0.0
     total = abs(turns[0].delta)

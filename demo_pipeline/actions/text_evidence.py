@@ -37,8 +37,8 @@ SCANS_AFTER = 3
 # Minimum number of characters of a typed text that may be only a part of the text that a field
 # gained. A shorter typed text must be equal to the gained text.
 SHORTEST_SOUGHT = 3
-# Maximum number of characters that an input method can write for each typing event. Input methods
-# write fewer.
+# Maximum number of characters for each typing event in a text that an input method may have
+# written. Real input methods write fewer.
 MOST_GAINED = 4
 # Reason in ledger.parquet for an Enter that only ended the composition of an input method.
 COMPOSITION = "composition"
@@ -334,7 +334,7 @@ class TextReader:
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns the number of characters in each stretch that scans confirm with a layout.
+        """Returns, for each stretch, the number of characters that scans confirm with a layout.
 
         The result is cached.
         """

@@ -122,7 +122,7 @@ def annotate_all(
         ids: ids of the demonstrations.
         on_document: function to call after each annotation document, new or existing.
         privacy: settings for the redaction of trajectories and annotations.
-        dry_run: whether to write nothing, and to count the documents that would be written.
+        dry_run: whether to write nothing and only count the documents that would be written.
 
     Raises:
         ValueError: a server cannot be used. Answers that arrived before the error stay in the

@@ -61,8 +61,8 @@ def _stored_annotations(
 ) -> SourceInput:
     """Lists the annotations and decisions about a demonstration.
 
-    The fingerprints change if an annotation or a decision is added, or if the privacy settings
-    change.
+    The fingerprints in the result change if an annotation or a decision is added, or if the
+    privacy settings change.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)

@@ -208,7 +208,7 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:
 
 
 def _parsed(status: int, text: bytes) -> tuple[Any, str]:
-    """Returns the chat completion in an answer, or None and why there is none; see `ask`."""
+    """Returns the chat completion and "", or None and the reason why it is missing; see `ask`."""
     if not status:
         return None, _NO_ANSWER
     if len(text) > _MOST_BYTES:

@@ -93,8 +93,8 @@ def show_quarantine() -> None:
     try:
         incomplete = incomplete_uploads(workspace)
         print_ignored_uploads(workspace)
-    # If the folder with the uploads cannot be read, several libraries may raise errors. The
-    # quarantine is already printed, so the error is only printed and the command succeeds.
+    # If the folder with the uploads cannot be read, any of several libraries may raise an error.
+    # The command prints the error and still succeeds, because the quarantine is already listed.
     except Exception as error:  # noqa: BLE001
         print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return

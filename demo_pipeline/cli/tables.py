@@ -225,9 +225,9 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence that says which missing members of meta.json decided the outcome.
+    """Returns a sentence about `status` or `reason`, if the outcome is due to its absence.
 
-    Returns an empty string if none of these members is missing, or if the task was done.
+    Returns an empty string if meta.json has both members, or if the task was done.
     """
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""

@@ -278,7 +278,7 @@ def plan_export(
     *,
     whole_trajectories: bool = False,
 ) -> ExportPlan:
-    """Returns the trajectories of an export and their splits, which agree with all other exports.
+    """Returns the trajectories of an export and their splits, which are the same in all exports.
 
     Trajectories with too many hidden actions are left out as `incomplete`. An export of steps
     leaves out a trajectory if the share of hidden actions before each step, and before the end,

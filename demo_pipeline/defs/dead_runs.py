@@ -1,8 +1,8 @@
 """Finds and closes runs that Dagster counts as active although their processes were killed.
 
-A process locks a file while it executes a run (runs/run_locks.py), so an unlocked file shows a dead
-run. A run whose process was killed before it created the file is recognized because the server that
-launched it has ended.
+A process locks a file while it executes a run (runs/run_locks.py). If the file of an active run is
+not locked, its process is dead. If a process was killed before it created the file, the run is
+recognized because the server that launched it has ended.
 """
 
 import json

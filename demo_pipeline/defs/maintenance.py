@@ -26,7 +26,7 @@ from demo_pipeline.runs.quarantine import list_quarantine
 from demo_pipeline.runs.stages import STAGES, dataset_stages
 from demo_pipeline.runs.task_catalog import OSWORLD_TASKS
 
-_PAGE = 500  # runs, events or partitions in a query
+_PAGE = 500  # maximum number of runs, events or partitions in a query
 _DAY = 86400.0  # seconds
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]

@@ -1,7 +1,7 @@
 """The assets that are observed: the OSWorld task files and the decisions of people.
 
-People write both. Dagster therefore records their state but cannot materialize them, so that
-"Materialize all" and backfills contain only demonstrations and datasets.
+People write the task files and the decisions. Dagster therefore only records the state of these
+assets and cannot materialize them, so "Materialize all" and backfills leave them out.
 """
 
 import hashlib

@@ -245,7 +245,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes messages of at least INFO that this thread logs in the block to a function.
+    """Passes each message that this thread logs inside the block to `write`, from level INFO up.
 
     Runs in other threads have their own logs.
 

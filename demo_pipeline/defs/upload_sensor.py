@@ -50,12 +50,12 @@ from demo_pipeline.store.uploads import NAME_RULE
 # Maximum number of runs that one evaluation of the sensor requests. Each request takes 0.3 s of CPU
 # time (measured), during which the sensor does nothing else.
 MANY = 25
-_KEYS_PER_QUERY = 10_000  # demonstrations in a query to Dagster's database
+_KEYS_PER_QUERY = 10_000  # maximum number of demonstrations in a query to Dagster's database
 _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-# URL of a store → uploads that this process knows to need no run
+# URL of a store → the uploads that need no run, as far as this process knows
 _settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
@@ -259,7 +259,7 @@ def _newest_of_each(
 ) -> Iterator[tuple[str, _RunEnd]]:
     """Yields each demonstration that has a run of its own, with the end of its newest such run.
 
-    A query asks for many ids: with a query for each id, 3,000 uploads took 20 to 30 s.
+    Each query asks for many ids. With a query for each id, 3,000 uploads took 20 to 30 s.
     """
     for start in range(0, len(ids), _KEYS_PER_QUERY):
         runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})

@@ -92,7 +92,7 @@ _NEEDED = {
 }
 """Type of an action, in lower case → the parameter that the script reads.
 
-The parameter is empty for types without one.
+The value is empty if the script reads no parameter.
 """
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -165,7 +165,8 @@ def validate_agentnetbench(root: Path) -> list[Problem]:
     """Validates the folders `tasks/` and `images/` of an export. An export may have no task.
 
     Args:
-        root: the folder with both folders, which are the script's `--data` and `--image_dir`.
+        root: the folder that contains both folders. AgentNetBench's script takes their paths as
+            `--data` and `--image_dir`.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:

@@ -19,7 +19,8 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
 LONGEST_ANSWER = 200_000  # maximum number of characters of an answer; real answers are shorter
-# Maximum number of bytes of a line. Lines of batch results also contain ids and counts.
+# Maximum number of bytes of a line. The limit is larger than `LONGEST_ANSWER`, because lines of
+# batch results also contain ids and counts.
 _LONGEST_LINE = 4 * 2**20
 _MOST_STEPS = 1_000_000  # maximum number of steps of a trajectory
 MISSING = "missing"

@@ -42,7 +42,8 @@ from demo_pipeline.exports.answers import (
 from demo_pipeline.files.parquet import TableWriter, described_schema
 from demo_pipeline.trajectories.contact_sheets import Tile, contact_sheet, encode_jpeg
 
-DIMENSIONS = ("action_type", "application", "platform", "difficulty")  # steps are grouped by these
+# Columns by which steps are grouped.
+DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # minimum score of a correct answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
@@ -156,8 +157,8 @@ def answers_schema(answerers: int, presets: int) -> pa.Schema:
 
     An answerer is the model or a baseline. A preset is a rule. Trajectories, tasks, answerers and
     presets are identified by numbers. `hit_<answerer>` says whether the point is in the target's
-    box; it is null without a position or a known target. `score_<preset>_<answerer>` is null if the
-    rule does not score the step.
+    box. `hit_<answerer>` is null if the step has no position or its target is unknown.
+    `score_<preset>_<answerer>` is null if the rule does not score the step.
     """
     columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
     columns |= dict.fromkeys(DIMENSIONS, pa.string())

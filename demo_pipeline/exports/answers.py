@@ -317,7 +317,7 @@ def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
             return replace(call, keys=(*held, *call.keys))
         case "click" | "move" | "drag" | "scroll":
             return replace(call, held=tuple(held))
-    return replace(call, does="")  # no action of ours types or waits while keys are held
+    return replace(call, does="")  # none of our actions types or waits while keys are held
 
 
 def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:
@@ -438,8 +438,8 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
     return 1
 
 
-# Maximum number of calls in an answer, because trainers cut off long answers. A key that is held
-# for 3 s would give 86 calls (measured).
+# Maximum number of calls in an answer. Longer answers are avoided, because trainers cut them off:
+# a key that is held for 3 s would give 86 calls (measured).
 MOST_CALLS = 8
 # Maximum number of presses in a step of a whole trajectory. 50 presses take a quarter as many
 # tokens as a screenshot.

@@ -631,8 +631,8 @@ FORM = CudagForm(
             config="default",
         ),
         File("test", "test/test.json", only=_TESTED),
-        # The tests of the file above as JSON Lines. `load_dataset` reads all configurations of a
-        # card with the same reader, and the configuration `default` is in JSON Lines.
+        # The same tests as in the file above, but in JSON Lines. `load_dataset` reads all
+        # configurations of a card with the same reader, and the records are in JSON Lines.
         File("test_row", "test/test.jsonl", only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),

@@ -175,7 +175,7 @@ class RiskTask(OsworldTask):
 
 
 def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """Reads and checks a task file, with the result of `examine_task`.
+    """Reads and checks a task file, and returns the result of `examine_task`.
 
     A missing file is reported as a problem. Files below a folder `RISK_FOLDER` are read as risk
     tasks.

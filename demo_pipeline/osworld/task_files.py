@@ -273,9 +273,9 @@ def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | Non
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
-    """Returns the line of each task in a test list, and the problems of the list.
+    """Returns the line number of each task in a test list, and the problems of the list.
 
-    Returns None instead of the lines if the list is invalid.
+    Returns None instead of the line numbers if the list is invalid.
     """
     try:
         text = decode_text(read_bytes(path, file), file)

@@ -60,7 +60,8 @@ _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-# Match a recognised line with the begin marker of a private key, and a later line of the same key.
+# The first expression matches a line of recognised text with the begin marker of a private key. The
+# second matches the later lines of the same key.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 # Kinds of private data that are searched for in the id of a demonstration.
@@ -218,9 +219,9 @@ class Redaction:
     def _withheld_screenshots(self) -> set[str]:
         """Returns the screenshots of native size that the copy leaves out.
 
-        Text is only recognised in the canvas screenshots. If the settings search screenshots, all
-        native screenshots are left out. Otherwise, a native screenshot is left out if the canvas
-        screenshot has covered boxes.
+        Text is only recognised in the canvas screenshots. If the settings require text
+        recognition, all native screenshots are left out. Otherwise, a native screenshot is left out
+        if boxes of the canvas screenshot are covered.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:

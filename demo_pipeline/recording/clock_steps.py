@@ -325,8 +325,8 @@ def moved_events(
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
     An accessibility scan may have begun before a clock step although its line comes after the step.
-    With the correction after the step, such a scan would lie far from the last input. The scan then
-    gets the correction before the step, if its time is then closer to the last input.
+    With the correction after the step, such a scan would lie far from the last input. Therefore,
+    the scan gets the correction before the step if this brings the scan closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0

@@ -291,7 +291,7 @@ def check_event_values(folder: Path) -> list[Problem]:
         median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
         # Lines were rejected by their distance from the median of the whole log. The median of the
-        # accepted lines can differ from that median by a day.
+        # accepted lines can differ from that median by a day, so the limit is two days.
         far = np.abs(times - median) > 2 * DAY_MS
         report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems

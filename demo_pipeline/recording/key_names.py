@@ -89,8 +89,8 @@ _SYMBOLS = _pairs(r"""
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# A second AltGr key, which xkeyboard-config calls LVL3 and rdev has no name for. Programs that
-# simulate typing send its key code.
+# A second AltGr key, called LVL3 by xkeyboard-config. The library rdev has no name for this key.
+# Programs that simulate typing send its key code.
 _LEVEL3_OF_X = "Unknown(92)"
 # Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard. For
 # example, Ctrl with the key of the Cyrillic letter es is Ctrl+C.

@@ -255,8 +255,8 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type.
 
-    The text is a letter with an accent, or the accent followed by the character. The result is
-    empty for two combinations on Linux, whose text is unknown. If accent and character do not
+    The text is a letter with an accent, or the accent followed by the character. On Linux, the
+    result is empty in two cases because the text is unknown. If accent and character do not
     combine, the text depends on the GUI toolkit. For an apostrophe and c, it depends on the locale.
 
     Args:

@@ -47,7 +47,7 @@ class RawNode(msgspec.Struct, gc=False):
     Attributes:
         bbox: an object with x, y, width and height, or a list [left, top, right, bottom]. See
             `box`.
-        states: undecoded JSON, so that later code can decode equal texts only once.
+        states: undecoded JSON, so that later code decodes equal texts only once.
         absolute_position, size: undecoded JSON, written only by macOS recorders.
         description, value: undecoded JSON, for example the content of a field or the name of an
             icon.

@@ -29,8 +29,9 @@ EFFECT_S = 0.7  # seconds; a change within 0.7 s of an action may still be the a
 # changes are already a large share of the quiet time. In 24 videos, six frames gave the same result
 # as eight. A video of six seconds has too few quiet frames for a larger minimum.
 FLICKER_FRAMES = 6
-# With 0.035, a clip that played for 11 s still counts as flicker 40 s later, but not with 0.045. A
-# terminal that wrote output for 2 s no longer counts as flicker 2 s later.
+# With a share of 0.035, a clip that played for 11 s still counts as flicker 40 s later, and a
+# terminal that wrote output for 2 s no longer counts as flicker 2 s later. With 0.045, the clip
+# would not count.
 FLICKER_SHARE = 0.035
 
 
@@ -93,7 +94,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames. False if they were counted for flicker before."""
+        """Whether nobody acts between two frames. False if the frames were counted before."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

@@ -29,7 +29,7 @@ CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
 # Like CHANGED_LEVELS, but for samples that are means of 4 x 4 pixels. Two encodings of the same
 # screen differed by 12 levels in at most three cells.
 MEAN_LEVELS = 12
-THRESHOLD = 24  # changes are smaller while an encoder only improves the quality of a still screen
+THRESHOLD = 24  # an encoder that only improves the quality of a still screen changes less
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
@@ -261,16 +261,17 @@ CHANGED_DETAIL = 32  # levels of brightness (0 to 255); two encodings of a scree
 STEPS = 16  # number of brightness intervals; each is wider than codec noise
 STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # minimum number of changed samples; a digit of small text has 6, noise fewer
-CARET_SAMPLES = 2  # maximum width of a text cursor; together with a letter, the change is wider
+CARET_SAMPLES = 2  # maximum width of a text cursor; a change that includes a letter is wider
 RING_SAMPLES = 4  # thickness of a focus ring together with the gap to its element
-LINE_GAP = (4, 1)  # samples (horizontally, vertically) that join letters but not lines of text
-CLUSTER_GAP = 9  # samples that join the lines of a menu or paragraph
+# Number of samples by which the parts of a mask are widened, so that near parts connect:
+LINE_GAP = (4, 1)  # (horizontally, vertically); joins letters, but not lines of text
+CLUSTER_GAP = 9  # in both directions; joins the lines of a menu or paragraph
 # Minimum change of brightness (0 to 255) in a highlighted area. Highlights in dark themes change by
 # at least 8 levels, flat areas in two encodings of the same screen by fewer.
 SHADED_DETAIL = 8
 SHADED_SAMPLES = 6  # minimum side length; a smaller area is a check mark, a letter or an underline
 SOLID_SHARE = 0.5  # minimum share of changed samples in a highlight; letters cover about a third
-EDGE_SAMPLES = 24  # minimum height of a straight edge; letters are lower
+EDGE_SAMPLES = 24  # minimum height of a straight edge; letters are smaller
 PANEL_SAMPLES = 16  # minimum width of a panel; a scroll bar is narrower
 
 
@@ -357,8 +358,8 @@ def content_changes(
         before, after: `ScreenDetail.detail` of the two screens.
         pointers: positions of the pointer, video pixels. Changes under the drawn pointer are
             ignored.
-        flickering: cells (`BLOCK` pixels per side) in which changes are ignored. None if there
-            are none.
+        flickering: cells (`BLOCK` pixels per side) in which changes are ignored. None if no cell
+            flickers.
         pointer_scale: size of the drawn pointer relative to its usual size in pixels.
     """
     changed = _differ(before, after, CHANGED_DETAIL)
@@ -453,7 +454,7 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as in a highlight. In replaced text, most samples stay.
+    """Whether most samples changed, as in a highlight. In replaced text, most do not.
 
     The share is relative to the boxes of the changed lines, so that a text cursor at some distance
     from a highlight does not lower the share.

@@ -346,9 +346,9 @@ def show_frames(
 ) -> tuple[int, Frame | None]:
     """Decodes the spans of all observers once, and shows each frame to the observers in turn.
 
-    The observers in `single_frames` see every decoded frame, and see it first. A frame that only
-    they need is not shown to `observers`, because it would come between the frames that `observers`
-    compare.
+    The observers in `single_frames` see every decoded frame, and see it first. A frame that no
+    other observer needs is not shown to `observers`, because it would come between the frames that
+    `observers` compare.
 
     Returns:
         The number of decoded frames, and the last frame that `observers` saw.

@@ -37,7 +37,7 @@ class FinalFrame:
 
     @property
     def spans(self) -> Sequence[Span]:
-        """The seconds after the last action."""
+        """The span that is searched for the frame, starting at the end of the last action."""
         return [Span(self._start, max(self._start, min(self._start + FINAL_LOOK_S, self._until)))]
 
     def see(self, diff: FrameDiff) -> None:

@@ -19,13 +19,16 @@ APPROACH_ERROR_S = 0.01
 class Reason(StrEnum):
     """Says why a frame was chosen or is missing: column `reason_code` of frames.parquet.
 
+    The *limit* of a request is the latest time at which a frame shows the screen before the press.
+
     Reasons for the choice of a frame:
 
     - `pre_move`: the screen was still and the pointer had not started towards the target.
     - `settled`: the screen had just become still, while the pointer was already on its way.
     - `backoff`: no frame was still, or a better frame may exist but did not decode. The chosen
-      frame is usually the last one before the limit of the request.
-    - `first_frame`: the video starts after the limit, but before the press. The frame is its first.
+      frame is usually the last one before the limit.
+    - `first_frame`: the video starts after the limit, but before the press. The first frame of the
+      video is chosen.
     - `waiting`: the frame shows the start of a wait, one second after the previous action.
 
     Reasons for a missing frame:

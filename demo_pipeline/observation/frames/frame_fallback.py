@@ -22,16 +22,20 @@ MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame ra
 
 
 class FrameFallback:
-    """Confirms the choice of a `FrameChooser`, or takes the nearest frame before the limit instead.
+    """Confirms the choice of a `FrameChooser`, or replaces the chosen frame.
+
+    The replacement is the nearest frame before `FrameRequest.limit`, the latest time at which a
+    frame shows the screen before the press.
 
     Args:
         video: the video.
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit, for pauses and for requests
-            without a frame in their span. With a variable frame rate, this frame may lie long
-            before the span.
+        frames: an observer that keeps the last frame before the limit for some requests. These are
+            the requests for pauses, and those for which no frame lies between the start of the
+            decoded span and the limit. With a variable frame rate, the last frame before the limit
+            may be much earlier than the span.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:

@@ -1,4 +1,4 @@
-"""Creates a frame request for each action: the span to decode, and the limits of the choice.
+"""Creates a frame request for each action: the span to decode, and the times that limit the choice.
 
 A request is the first of several steps from an action to its screenshot:
 
@@ -242,7 +242,7 @@ def request_frames(
 
 
 class _Bounds(NamedTuple):
-    """The limits of the choice of a frame. `FrameRequest` describes these fields."""
+    """The times that limit the choice of a frame. `FrameRequest` describes the fields."""
 
     since: float
     limit: float

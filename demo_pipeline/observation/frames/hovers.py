@@ -40,8 +40,9 @@ HOVER_REACH_PX = 240
 HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
 REST_MS = 150  # milliseconds; a pointer on its way to another place stops for less
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
-PRESSED_PX = 16  # video pixels compared above and below a press; about the height of a menu line
-ROW_PX = 120  # video pixels compared to the left and right of a press, with letters of its line
+# Size of the area around a press that is compared, in video pixels:
+PRESSED_PX = 16  # above and below the press; about the height of a menu line
+ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
 MOST_RESTS = 8  # maximum number of rests that are compared for a press; the latest are taken
 # Minimum correlation between the images of a row before and during a rest if the row was only
 # highlighted. A highlighted row keeps its letters. The value is an estimate.
@@ -317,7 +318,7 @@ def _is_within(place: Point, part: Cells) -> bool:
 
 
 def _is_replaced(before: Luma, after: Luma) -> bool:
-    """Whether new content is shown, and not plain background or the same content highlighted."""
+    """Whether `after` shows new content, not plain background or highlighted old content."""
     if after.std() <= PLAIN_LEVELS:
         return False
     if before.std() <= PLAIN_LEVELS:

@@ -36,7 +36,7 @@ LOCKED_S = 5.0
 BEFORE_S = 0.05  # seconds; a frame 0.05 s before the lock chord certainly shows the desktop
 # Samples of `Frame.quartered` per side of a block. A block covers 32 x 32 pixels, about a word.
 MARK_BLOCK = 8
-# Levels of brightness (0 to 255); estimates above codec noise.
+# Levels of brightness (0 to 255). Both values are estimates, and are larger than codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
 SAME_LEVELS = 24  # maximum difference of two samples that count as equal
 # The blocks with content on the desktop before the lock chord are compared with the same blocks on
@@ -79,7 +79,7 @@ class PrivateStretch:
     end: float
 
     def overlaps(self, start: float, end: float) -> bool:
-        """Whether the stretch and the range from `start` to `end` have a time in common."""
+        """Whether the stretch overlaps the range from `start` to `end`."""
         return self.start <= end and start < self.end
 
 

@@ -306,7 +306,7 @@ class ScanComparison:
 def _at_target(
     changes: ContentChanges, element: PixelBox | None, point: Point, screen: ScreenDetail
 ) -> bool:
-    """Whether content was replaced at the press or, in a target that is not large, anywhere."""
+    """Whether content was replaced at the press, or anywhere in a target that is not large."""
     if element is None:
         return False
     if changes.cover(*point):

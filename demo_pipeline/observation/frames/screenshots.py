@@ -97,8 +97,8 @@ def without_recorder(
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
     """Removes a screenshot and its copy in the screen's own size.
 
-    If `last` is true, the screenshot and its copy are renamed to final.png and the copy of
-    final.png instead. If the screenshot has no copy, the copy of final.png is removed.
+    If `last` is true, the screenshot replaces final.png instead, and its copy replaces the copy of
+    final.png. If the screenshot has no copy, the copy of final.png is removed.
     """
     for path_of in (Path, native_of):
         screenshot = path_of(folder / name)

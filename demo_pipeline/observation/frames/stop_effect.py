@@ -84,7 +84,7 @@ class StopEffect:
             self._changed = self._has_new(difference.without_pointers(pointers))
 
     def _has_new(self, cells: Cells) -> bool:
-        """Whether enough cells changed that were steady before the press."""
+        """Whether enough of the cells that were steady before the press have changed."""
         least = CLICK_CELLS if self._is_click else SMALL_CELLS
         if self._unsteady is not None and int(np.count_nonzero(cells)) >= least:
             if np.count_nonzero(self._unsteady) > UNSTEADY_SHARE * self._unsteady.size:

@@ -21,9 +21,9 @@ _Counts = np.ndarray[Any, np.dtype[np.int32]]
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # least number of elements for a comparison; fewer may fit by chance
-INK_LEVELS = 48  # least contrast of the content inside a fitting box, in levels of 255
-# Brightness levels, of 255. Where the brightness changes by more than 24 levels along the edge of a
-# box, the edge cuts through content.
+INK_LEVELS = 48  # brightness levels (0 to 255); least contrast of the content inside a fitting box
+# Brightness levels (0 to 255). Where the brightness changes by more than 24 levels along the edge
+# of a box, the edge cuts through content.
 CUT_LEVELS = 24
 CUT_SHARE = 0.06  # largest share of the samples on a fitting box's edges that may cut content
 # Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
@@ -38,8 +38,9 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
 
     The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. With any other factor, at
-    least `FIT_SHARE` of the boxes must fit, and twice as many as without scaling. If there is no
-    such factor, the result is 1, or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
+    least `FIT_SHARE` of the boxes must fit, and at least twice as many as without scaling. If there
+    is no such factor, the result is 1, or None if fewer than `MISFIT_SHARE` of the unscaled boxes
+    fit.
 
     Args:
         detail: the screen at the time of the scan, as in `ScreenDetail.detail`.

@@ -38,7 +38,7 @@ from demo_pipeline.recording.video_probe import (
 )
 
 SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
-# Largest luma of a black frame, of 255. Black is encoded as 16 or 0. A pointer on a black screen
+# Largest luma (0 to 255) of a black frame. Black is encoded as 16 or 0. A pointer on a black screen
 # has 100.
 _BLACK_LEVEL = 24
 HALF = 2  # divisor for width and height in `Frame.halved`
@@ -260,7 +260,7 @@ def decode_spans(
 
 
 def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRange]:
-    """Yields the presentation times of the first and last frame in each span with a frame."""
+    """Yields the presentation times of the first and last frame of each span that has frames."""
     for span in spans:
         bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
         inside = packets.pts[slice(*np.searchsorted(packets.times, bounds))]
@@ -346,7 +346,7 @@ class _ForwardReader:
                 return
 
     def _enter(self, pts: int | None) -> None:
-        """Tells the decoder which frames it may skip, starting at the packet with this time.
+        """Tells the decoder which frames it may skip, starting at the packet with time `pts`.
 
         The decoder decodes all frames of a wanted part, and in gaps only reference frames. A packet
         without a time is decoded, because it may belong to a wanted part.

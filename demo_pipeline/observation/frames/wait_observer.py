@@ -50,8 +50,8 @@ RESTING_PX = 1.0  # largest movement of a resting pointer, video pixels
 # Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
-# Brightness difference between neighbouring samples, in levels of 255. It is larger in content, and
-# smaller in the pale shapes of a skeleton screen.
+# Brightness difference between neighbouring samples, in levels (0 to 255). The difference is larger
+# in content, and smaller in the pale shapes of a skeleton screen.
 _INK_LEVELS = 24
 
 

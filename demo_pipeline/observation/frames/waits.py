@@ -45,8 +45,8 @@ AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; 
 # Least share of the cells that an answer must have in common with its placeholder. Skeleton screens
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# Largest ratio of the cells that keys changed to the cells of the new content before the keys, if
-# the person waited for this content. Where people did not wait, the ratio was 5.4 to 27.
+# If the person waited for new content before pressing keys, the keys change at most four times as
+# many cells as the new content has. Where people did not wait, the ratio was 5.4 to 27.
 KEY_REACH = 4
 # Largest share of new content that may be beside a resting pointer. If the share is larger, the
 # content is a hover effect.

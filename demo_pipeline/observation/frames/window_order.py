@@ -10,7 +10,7 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-# Least step of brightness, of 255, at a visible border. With this value, all pairs of windows in
+# Least step of brightness (0 to 255) at a visible border. With this value, all pairs of windows in
 # two recordings were ordered correctly.
 BORDER_STEP = 12
 # Largest distance from the logged border to the real one, in samples of 2 x 2 pixels. Accessibility

@@ -11,8 +11,8 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# Grey levels, of 255. A border is visible where neighbouring pixels differ by more than 12 levels.
-# frames/window_order.py uses the same value.
+# Grey levels (0 to 255). A border is visible where neighbouring pixels differ by more than 12
+# levels. frames/window_order.py uses the same value.
 BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
 # Accessibility trees leave out the frames of windows.

@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.trees.hit_test import focused_node, windows_at
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 
-# Keys that switch windows together with Alt or Command.
+# Keys that, together with Alt or Command, switch windows.
 _SWITCHING_KEYS = frozenset({"tab", "esc", "`", "f6"})
 # Hotkeys that close a window or a part of it.
 _CLOSING_KEYS = frozenset(
@@ -40,8 +40,8 @@ class Departure:
         windows: boxes of the windows in this scan.
         place: point of the press, in event space. None if the action was not a press.
         pressed_windows: boxes of the windows under the point of the press.
-        window: box of the window that has the keyboard focus after the action, provided that the
-            window still exists then. None if the window is unknown.
+        window: box of the window that has the keyboard focus after the action, if the action did
+            not close it. None if the window is unknown.
     """
 
     end_ms: int

@@ -130,7 +130,7 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     Several branches may have nodes under a point. Menu items, options and dialogs are in front of
     other branches, and a submenu is in front of its menu. Otherwise, the branch with the smallest
     node is in front, if each node of the other branches surrounds this node or comes earlier in
-    document order. Documents are drawn in document order.
+    document order, because a document draws its nodes in this order.
 
     Returns None if it is unknown which branch is in front. For example, a control of another branch
     may surround the smallest node, which is not a control itself. The smallest node may then be a

@@ -185,8 +185,8 @@ class KeyboardFocus:
             current: the current scan.
             changes_ms: times at which much of the screen changed, epoch milliseconds.
             typed: places that changed while text was typed, video pixels.
-            contradictions: places where the screenshot contradicts the tree; None if they were not
-                compared.
+            contradictions: places where the screenshot contradicts the tree; None if the two were
+                not compared.
             evidence: evidence from screenshots and from the next scan.
         """
         if action.action_type == "pause" or current.scan is None:
@@ -477,7 +477,7 @@ class KeyboardFocus:
     def _is_covered(
         self, tree: StepTree, element: Element, contradictions: Sequence[Contradiction]
     ) -> bool:
-        """Returns whether something may cover an element, because the screen changed there.
+        """Returns whether changes of the screen show that something may cover an element.
 
         A popup counts if it opened anywhere in the element's window. Other changes count only at
         the element itself, except changes of the element's own text. If the element already had the

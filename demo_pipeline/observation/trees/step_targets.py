@@ -75,7 +75,7 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
         action: any action.
         tree: tree of the current scan.
         target: the target of the action; None if it is unknown.
-        contradictions: places where the screenshot contradicts the tree; None if they were not
+        contradictions: places where the screenshot contradicts the tree; None if the two were not
             compared.
         pointed: evidence from the video about the target of a pointing action.
         keyboard: the keyboard focus before the action.
@@ -288,7 +288,7 @@ class StepTargets:
     def _contradictions(
         self, action: Action, tree: StepTree, current: CurrentScan
     ) -> Sequence[Contradiction] | None:
-        """Returns where the screenshot contradicts the tree; None if they were not compared."""
+        """Returns where the screenshot contradicts the tree; None if the two were not compared."""
         since = self._since_scan.get(action.action_index)
         scan = current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:

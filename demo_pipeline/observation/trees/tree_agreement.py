@@ -162,7 +162,9 @@ def contradictions_of(
     since: SinceScanEvidence | None,
     previous: Callable[[], StepTree | None],
 ) -> Sequence[Contradiction] | None:
-    """Returns the places where the screenshot contradicts a tree; None if they were not compared.
+    """Returns the places where the screenshot contradicts a tree.
+
+    Returns None if screenshot and tree were not compared.
 
     The screen may change while a scan runs. If the screenshot differs from the screen at the start
     of the scan but not at its end, or the other way round, the scan may have read a place before or
@@ -171,7 +173,7 @@ def contradictions_of(
 
     Args:
         tree: the tree of the step.
-        since: the changes from the scan to the screenshot; None if they were not compared.
+        since: the changes from the scan to the screenshot; None if the two were not compared.
         previous: reads the tree of the previous scan, or returns None if that scan is not usable.
     """
     if not tree.has_visible_element or since is None or since.began is None:

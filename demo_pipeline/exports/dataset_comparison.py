@@ -179,7 +179,7 @@ class _DatasetComparison(DatasetFiles):
         return batches.append_row
 
     def count(self, _candidate: Candidate, _split: Split, row: KeptRow) -> None:
-        """Counts the id of a row, which must be unique."""
+        """Counts the row's id, because ids must be unique."""
         self._ids[row.id] += 1
 
     def _existing(self, name: str) -> Path | None:

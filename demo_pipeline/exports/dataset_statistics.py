@@ -144,7 +144,7 @@ def _table(paths: Sequence[Path], options: str = "") -> str:
 def row_stats(
     written: Sequence[tuple[str, int, str, str, str]], provenance: Provenance
 ) -> DatasetStats:
-    """Counts a dataset from facts about its rows.
+    """Returns the statistics of a dataset, computed from facts about its rows.
 
     Args:
         written: see `CardFacts.rows`.
@@ -158,13 +158,13 @@ def row_stats(
 
 
 def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
-    """Counts an export that consists of a Parquet file per split.
+    """Returns the statistics of an export that consists of a Parquet file per split.
 
     Args:
         out: the folder of the tables. They have the columns `trajectory_id`, `application`,
             optionally `step_index`, and the column that the argument `kind` names.
         provenance: the provenance of the trajectories.
-        kind: name of the column that is counted as kind of action.
+        kind: name of the column with the kind of action.
     """
     files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]
     has_step = "step_index" in read_schema(files[0]).names
@@ -176,7 +176,7 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
 
 
 def index_stats(out: Path) -> DatasetStats:
-    """Counts a trajectory dataset from its tables `steps.parquet` and `trajectories.parquet`."""
+    """Returns the statistics of a trajectory dataset, from `steps` and `trajectories.parquet`."""
     steps = _table([out / "steps.parquet"])
     trajectories = _table([out / "trajectories.parquet"])
     provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {steps}"  # noqa: S608 - no user input
@@ -409,7 +409,7 @@ def _opened(
 def _rates(tables: Tables) -> dict[str, Any]:
     """Returns the counts and rates of leaks over all pointing actions.
 
-    These are the first row of the table `leak_rates`, without the type of action.
+    The first row of the table `leak_rates` contains them. The type of action is left out.
     """
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]

@@ -172,7 +172,7 @@ class Table:
 
     Attributes:
         schema: the columns.
-        rows: maximum number of rows of a row group, which is collected in memory.
+        rows: maximum number of rows of a row group; a whole row group is collected in memory.
         characters: number of characters of text after which a row group ends; None means no limit.
         annotated: the columns that replace `schema` if any trajectory of the dataset has an
             annotation of a kind in `notes`. None if annotations add no columns.

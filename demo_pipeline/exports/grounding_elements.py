@@ -255,8 +255,8 @@ class _Screen:
 def _layers(nodes: list[_ScreenNode]) -> list[int]:
     """Returns the layer of each node: the position of the outermost window that contains it.
 
-    For a node in no window, it is the position of its outermost ancestor. Desktops do not count as
-    ancestors, because they contain everything.
+    For a node outside all windows, the layer is the position of the outermost ancestor. Desktops do
+    not count as ancestors, because they contain everything.
     """
     windows = [-1] * len(nodes)
     outermost = [-1] * len(nodes)

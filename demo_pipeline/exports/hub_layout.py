@@ -45,7 +45,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 _GROUP_ROWS = 64  # maximum number of rows of a row group
 # Maximum size of a row group. Writers and streaming readers keep a whole row group in memory.
 _GROUP_BYTES = 32 * 2**20
-_FOOTER_BYTES = 256 * 1024  # upper limit of a footer's size, which grows with the row groups
+_FOOTER_BYTES = 256 * 1024  # space reserved for the footer of a file
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
 
 

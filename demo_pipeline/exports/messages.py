@@ -161,7 +161,7 @@ _EARLIER = (
 )
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SOURCE = "reasoning_source"  # the key that says who wrote the line `Thought: …`
-NO_SOURCE = "none"  # value of this key in JSON lines without a thought; table rows have null
+NO_SOURCE = "none"  # value of `SOURCE` in JSON lines without a thought; table rows have null
 _IDENTITY = (  # the columns that all tables share
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -210,7 +210,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             "step_index": metadata.step_index,
             "application": replace_surrogates(metadata.application),
             "task_type": metadata.task_type,
-            # Written even if 0, because `datasets` rejects fields that are not in the first 10 MB.
+            # Written even if 0, because `datasets` rejects fields that first occur after 10 MB.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
             "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),
@@ -270,7 +270,7 @@ def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
-    """Returns a value for `File.table`: a table of chats; `turn_columns` contain the turns."""
+    """Returns a value for `File.table`, for chats whose turns are in `turn_columns`."""
     turns = [(column, _TURNS) for column in turn_columns]
     schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
     annotated = schema.append(pa.field(SOURCE, pa.string()))

@@ -1,8 +1,8 @@
 """Defines the stage `records`, which makes the records of a demonstration for all exports.
 
-No earlier stage applies people's corrections and annotations. This stage writes them next to the
-records, and `selection.load_corrected` applies them before the records are made. The module of an
-export form, such as sft.py, decides what its records contain.
+Earlier stages do not apply people's corrections and annotations. This stage stores them next to the
+records, and makes the records from the corrected trajectory. The module of an export form, such as
+sft.py, decides what its records contain.
 """
 
 import hashlib

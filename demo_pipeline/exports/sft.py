@@ -259,8 +259,8 @@ def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Ite
     """Yields a fault if the history of a sample lacks earlier steps.
 
     If a sample has only the documented keys, its history may lack steps whose actions have
-    undocumented parameters. These actions are found in the action.json files of the trajectory. A
-    missing step is not reported if its action.json does not exist.
+    undocumented parameters. The parameters of a missing step are read from its action.json. The
+    step is not reported if this file does not exist.
 
     Args:
         sample: the sample.
@@ -502,7 +502,7 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem of a sample that another file should contain, too."""
+    """Returns the problem of a sample that is missing in another file; `where` says in which."""
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
@@ -749,8 +749,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # `samples.jsonl` contains all samples, and each split has a file; `held_out.jsonl` exists only if
-# this split has samples. Paths in samples are relative to the dataset's folder, which contains only
-# those files of trajectories that samples name.
+# this split has samples. Paths in samples are relative to the dataset's folder. Of each trajectory,
+# this folder contains only the files that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

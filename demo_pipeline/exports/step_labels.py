@@ -4,12 +4,12 @@
 
 `<split>.parquet` has labels of steps: whether the task could still be done after the step.
 
-- If the task was done, bad steps are labelled false, and all others true. After each of the other
-  steps the task could still be done, even if the step was undone later.
+- If the task was done, bad steps are labelled false. All others are labelled true, because the task
+  could still be done after them. This also holds for steps that were undone later.
 - If the task was not done, the recording says nothing about single steps. Labels exist only if
-  there is a bad step. The labels end with the first bad step, because nothing is known about later
-  steps. Earlier steps are labelled true, because neither a reviewer nor an annotation calls them
-  bad.
+  there is a bad step and the steps before it are known to be good. This is the case if a person
+  marked the bad step, and so has seen the steps before it, or if annotations call these steps
+  correct. The labels end with the first bad step, because nothing is known about later steps.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 
@@ -115,7 +115,7 @@ OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
 # A demonstration that was rejected for one of these reasons is never exported.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # other exports have the tasks of this demonstration in two splits
+TORN_TASK = "torn_task"  # reason: other exports have the demonstration's tasks in two splits
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:

@@ -12,7 +12,8 @@ from functools import lru_cache
 from demo_pipeline.desktopd.models import Pixel
 
 PATCH = 28  # side of the square of pixels that becomes one token
-LEAST_PIXELS = 56 * 56  # smaller images are enlarged; default of the processor in `transformers`
+# Smaller images are enlarged to this number of pixels, the default of `transformers`.
+LEAST_PIXELS = 56 * 56
 _TURN = 5  # number of tokens that a chat template adds to a turn
 _PIECE = re.compile(r"[A-Za-z]+|[^\w\s]+|\s+|[^\x00-\x7f]|\w")
 # Characters per token, measured with Qwen's vocabulary on the prompts and answers of the samples.

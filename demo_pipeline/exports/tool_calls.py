@@ -33,8 +33,8 @@ TOOL_NAME = "computer_use"
 # The largest coordinate in RU (resolution units): thousandths of the image's width and height.
 RU_MAX = 1000
 RU_SCREEN = (RU_MAX, RU_MAX)
-THOUGHT_LINE = "Thought: "  # the start of an optional first line: why the model acts
-ACTION_LINE = "Action: "  # the start of an optional line before the calls: the action in words
+THOUGHT_LINE = "Thought: "  # starts an optional first line, which says why the model acts
+ACTION_LINE = "Action: "  # starts an optional line before the calls, which describes the action
 _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 

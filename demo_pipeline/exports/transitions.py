@@ -81,7 +81,7 @@ TRANSITIONS_FORMAT = RecordFormat(
 )
 
 
-_ROUNDING_MS = 1.0  # tolerance when times are compared; times of events are whole milliseconds
+_ROUNDING_MS = 1.0  # tolerance for comparing times, because event times are whole milliseconds
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:

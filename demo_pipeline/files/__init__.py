@@ -1,1 +1,1 @@
-"""Reads and writes the kinds of files that several packages use: JSON, Parquet, PNG, the log."""
+"""Reads and writes JSON, Parquet and PNG files, and contains other helpers that packages share."""

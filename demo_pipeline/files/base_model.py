@@ -25,7 +25,7 @@ MAX_PROBLEMS = 20  # problems reported per file; further problems are only count
 
 
 def _number(value: Any) -> int | float:
-    with suppress(OverflowError):  # from `isfinite`, for an integer beyond the largest float
+    with suppress(OverflowError):  # `isfinite` raises it for an integer beyond the largest float
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):
             return value  # type: ignore[no-any-return]

@@ -47,7 +47,7 @@ class Domain:
     only: bool = False
 
     def where(self, column: str, *when: str) -> Self:
-        """Returns a copy that requires a value in selected rows, and none in all other rows.
+        """Returns a copy that requires a value in selected rows, and forbids it in all other rows.
 
         Args:
             column: the column that selects rows; see `given`.
@@ -346,7 +346,7 @@ class TableWriter(RowBatches):
                 self._path.unlink(missing_ok=True)
 
     def write(self, table: pa.Table) -> None:
-        """Writes the collected rows, and then a table of the same schema as separate row groups."""
+        """Writes the collected rows, then the rows of `table` in row groups of their own."""
         self.flush()
         self._writer.write_table(table)
         self.rows += table.num_rows

@@ -1,8 +1,8 @@
 """Imports recordings of OpenAdapt Capture (openadapt-capture 1.x): folders with `recording.db`.
 
 The SQLite database contains the tables `recording` and `action_event`, with times in epoch seconds.
-The video is next to the database. Positions are screen points. If a window or several displays were
-captured, positions are pixels of the video.
+The video is next to the database. Positions are screen points, or pixels of the video if a window
+or several displays were captured.
 """
 
 import sqlite3

@@ -119,8 +119,8 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 def _result(path: Path) -> tuple[str, str]:
     """Returns the status that follows from the score in result.txt, and its `status_source`.
 
-    The source is a sentence about the score for a failed task, otherwise empty. Both are empty if
-    there is no score.
+    `status_source` is a sentence about the score if the task failed, otherwise empty. Status and
+    source are empty if there is no score.
     """
     try:
         score = float(path.read_text(encoding="utf-8").strip())
@@ -132,9 +132,9 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """Returns the screenshot before the first action, or else the first frame of the video.
+    """Returns the screenshot before the first action.
 
-    Returns None if there is no video.
+    If there is no such file, returns the first frame of the video, or None without a video.
     """
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):

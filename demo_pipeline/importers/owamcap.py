@@ -206,7 +206,7 @@ class _CapturedArea:
         # A difference of one pixel is not scaling, because encoders need an even width and height.
         is_unscaled = all(abs(video[axis] - self._shape[axis]) <= 1 for axis in (0, 1))
         self._scale = (1.0, 1.0) if is_unscaled else ratios
-        # Time, and position of the video's top left corner on the desktop.
+        # Pairs of a time and the position of the video's top left corner on the desktop.
         self._corners = list[tuple[float, tuple[float, float]]]()
         for message in messages:
             if message.topic != "window":

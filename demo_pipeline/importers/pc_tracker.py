@@ -70,7 +70,7 @@ _LOST = (
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the recordings in a folder, which share one folder of screenshots."""
+    """Returns the recordings in a folder. They share one folder of screenshots."""
     recordings = []
     for name in sorted(names):
         if not _LOG.fullmatch(name) or not (folder / _SCREENSHOTS).is_dir():

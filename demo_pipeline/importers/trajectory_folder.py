@@ -61,7 +61,7 @@ _Box = tuple[int, int, int, int]  # left, top, width and height on the canvas, p
 
 @dataclass
 class WrittenSteps:
-    """Facts about the written steps for which the files of OSWorld-Desktopd have no field.
+    """Facts about the written steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
         columns: for each step, its values in the provenance table, as far as the source has them.
@@ -90,7 +90,7 @@ class _Screen:
 
 
 def outcome_of(trajectory: SourceTrajectory, given: Given) -> tuple[str, str]:
-    """Returns the outcome of a trajectory, and a text for result.json that names its source.
+    """Returns the outcome of a trajectory, and a text for result.json about the outcome's source.
 
     The outcome is completed, failed or aborted, or empty if it is not known.
     """

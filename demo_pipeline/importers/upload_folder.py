@@ -1,7 +1,7 @@
 """Writes an imported recording as an upload folder, completely or not at all.
 
 The files of a recording lack some facts, such as the task. People can state these facts as options
-of the command, or in a file `import.json` next to the recording. This module reads them.
+of the command, or in a file `import.json` next to the recording. This module reads the file.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
 _MOST_NAME = 60  # maximum number of characters that an id takes from the recording's name
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# The import reports a log that ends more than 5 s after the video. If one recorder writes both,
-# they start at most 2.5 s apart and end at most 2.5 s apart, which adds up to 5 s.
+# The import reports a log that ends more than 5 s after the video. If the same recorder writes log
+# and video, they start at most 2.5 s apart and end at most 2.5 s apart, which adds up to 5 s.
 _UNFILMED_MS = 5000
 
 
@@ -176,7 +176,7 @@ def source_record(
 
 @contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """Yields an empty folder to write into. If no error is raised, it then replaces `folder`."""
+    """Yields an empty folder, which replaces `folder` if the block ends without error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".importing-{folder.name}")
     old = folder.with_name(f".replaced-{folder.name}")

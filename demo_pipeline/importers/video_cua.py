@@ -81,7 +81,7 @@ def _kind(action: Any) -> str:
 
 
 class _ActionReader:
-    """Reads the actions in order; each line is later than the line before it."""
+    """Converts the actions, in order, to log lines with increasing times."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self.left_out = left_out
@@ -116,7 +116,7 @@ class _ActionReader:
             self.left_out["actions of another kind"] += 1
 
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
-        """Yields the lines for a mouse action. A press is added to a drag that has none."""
+        """Yields the lines for a mouse action. A drag without an earlier press gets one."""
         x = number(given.get("x"))
         y = number(given.get("y"))
         name = plain_text(given.get("text") or given.get("button")).lower()

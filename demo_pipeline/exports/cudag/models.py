@@ -119,7 +119,7 @@ _AREAS = frozenset(
         *("toolbar", "menu", "menubar", "statusbar", "taskbar", "textarea", "image"),
     }
 )
-# Roles of elements that do the same wherever they are clicked.
+# Roles of elements that react in the same way wherever they are clicked.
 _WHOLE = frozenset(
     {"button", "checkbox", "radiobutton", "combobox", "menuitem", "tab", "link", "icon"}
 )
@@ -138,10 +138,10 @@ class TestedPlace(NamedTuple):
 
 
 def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
-    """Returns the tested position for a click on a button, check box, menu item or similar element.
+    """Returns the position to test for a click on a button, check box or similar element.
 
-    CUDAG's own generators also test the centre of such elements. Returns None for other actions
-    and other elements, and if the click was outside the target.
+    The position is the element's centre, as in tests of CUDAG's own generators. Returns None for
+    other actions and elements, and for clicks outside the target.
 
     Args:
         action: the action of the step.
@@ -175,8 +175,8 @@ def target_tolerance(
 
     The tolerance is the distance from the point to the nearer edge of the target. Scrolls and drags
     have tolerances of their own in the settings. `default_tolerance` is used for actions without a
-    target and for targets that are containers, such as tables. A large container does not count as
-    a target. The tolerance of a drag applies to its start and its end.
+    target and for targets that are containers, such as tables. The box is [0, 0, 0, 0] if there is
+    no target or a large container. The tolerance of a drag applies to its start and its end.
 
     Args:
         action: the action of the step.

@@ -121,7 +121,7 @@ _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
 
 
 class _DocumentedError(ValueError):
-    """Raised with a message from the CUDAG specification that names the invalid field."""
+    """Raised with a message that already names the field, in the CUDAG specification's words."""
 
 
 def _image_path(path: str) -> str:

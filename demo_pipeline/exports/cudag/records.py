@@ -3,7 +3,7 @@
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata. Steps
 without a record still appear in the prompts of later records. Steps outside the recorded screen
 appear there without a coordinate. Steps that tool calls cannot fully express, such as drags with
-the right button, appear with a note. Hidden actions appear in words.
+the right button, appear with a note. Actions that no screenshot shows appear in words.
 """
 
 import json
@@ -176,10 +176,10 @@ class RecordDraft(NamedTuple):
         return json.dumps(record, ensure_ascii=False)
 
     def tests(self) -> dict[str, str]:
-        """Returns the test of the record, as entries of `test.json` and of `test.jsonl`.
+        """Returns the test of the record: `test` for test.json and `test_row` for test.jsonl.
 
-        The result has the keys `test` and `test_row`. It is empty for actions without a position,
-        such as typing, because a CUDAG test compares positions.
+        The result is empty for actions without a position, such as typing, because a CUDAG test
+        compares positions.
 
         A test expects the last call of the record, and `real_coords` is the call's position. For
         a drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the

@@ -250,7 +250,7 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Returns whether a file exists; reports it as missing if this pipeline should have it."""
+        """Returns whether a file exists; a dataset of this pipeline must have the file."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)

@@ -1,1 +1,1 @@
-"""Maps the log of a recording to its video: its times (clock) and its positions (canvas)."""
+"""Converts the times (clock) and positions (canvas) of a recording's log to those of its video."""

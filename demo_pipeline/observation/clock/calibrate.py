@@ -1,8 +1,8 @@
 """Calibrates a recording: finds its clock, its canvas, and the cells of its screen that flicker.
 
-The clock converts times of the log to times of the video. There are several kinds of evidence for
-it. This module tries them in the order in which they are trusted: a start time that ffmpeg logged,
-moves of the pointer, typing, all inputs together, clicks, and finally `meta.timestamp`.
+The clock converts times of the log to times of the video. This module tries several kinds of
+evidence for the clock, the most trusted first: a start time that ffmpeg logged, moves of the
+pointer, typing, all inputs together, clicks, and finally `meta.timestamp`.
 clock_search.py decides which stretches of the video are decoded to find this evidence.
 """
 

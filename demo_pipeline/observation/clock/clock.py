@@ -18,7 +18,7 @@ EARLIEST_START_S = 1e9  # epoch seconds, 2001; smaller numbers are not dates
 LATEST_START_S = 32_503_680_000.0  # epoch seconds, the year 3000; larger numbers are not dates
 
 META_UNCERTAINTY_MS = 2500.0  # real recorders start the video up to 2.5 s after meta.timestamp
-FFMPEG_UNCERTAINTY_MS = 20.0  # maximum time from the start that ffmpeg prints to the first frame
+FFMPEG_UNCERTAINTY_MS = 20.0  # maximum time from ffmpeg's printed start to the first frame
 
 DECIMALS = 6  # decimal places of seconds and of epoch milliseconds in written files
 
@@ -68,7 +68,7 @@ class Clock:
         uncertainty_ms: the true origin is at most this far from `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of the pointer's moves that the frames confirm. If the method is
-            `click_onsets`, it is the share of the presses instead. None for other methods.
+            `click_onsets`, share of the presses with a reaction. None for other methods.
         moves: number of items of evidence. They are pointer moves, keys, inputs or presses,
             depending on the method.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.

@@ -27,8 +27,8 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
 _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidence
-# Minimum number of moves if repeated frames are left out. In 18 of 1,235 cases, a video fitted the
-# log of another video. All 18 had fewer than 16 moves.
+# Minimum number of moves if repeated frames are left out. Fewer moves can match by chance: in 18 of
+# 1,235 cases, a video fitted the log of another video, each time with fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
@@ -212,7 +212,7 @@ class Moves:
         return np.diff(total[self._starts])
 
     def _ratios(self, scale: float) -> Floats:
-        """Returns for each move the log-likelihood ratio of "its lag is right" to "it is wrong".
+        """Returns for each move the log-likelihood ratio of "the lag is right" to "it is wrong".
 
         The result has the moves of all lags, one lag after the other. At the right lag, every
         second move is confirmed. At a wrong lag, the probability that a move is confirmed is the

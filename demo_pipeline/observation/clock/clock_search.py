@@ -64,8 +64,8 @@ MIN_STRETCHES = 6  # the search does not give up before 6 stretches, even in a s
 MAX_SHARE = 0.3
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
 MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not worth decoding
-# If neither the pointer nor typing shows a clock, all inputs are searched together. This is the
-# maximum share of the video that is decoded for this search.
+# Maximum share of the video that is decoded for the search by all inputs together. This search
+# follows if neither the pointer nor typing shows a clock.
 MORE_SHARE = 0.2
 DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds

@@ -96,7 +96,7 @@ def find_shifts(
     proven_clocks: list[Clock] = [clock] if is_proven else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
     # Limits of the next shift, milliseconds. The events after a step cannot be earlier than the
-    # line before it, and the last event cannot be later than the end of the video.
+    # last line before the step. The last event cannot be later than the end of the video.
     lowest = 0.0
     last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
     highest = clock.event_time(float(video.times[-1])) - float(last_ms)

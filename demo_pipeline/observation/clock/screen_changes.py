@@ -314,7 +314,7 @@ class ScreenWatch:
 
 
 def _changed_share(diff: FrameDiff) -> float:
-    """Returns the share of all cells that changed since the last frame, or 0 without one."""
+    """Returns the share of all cells that changed since the last frame; 0 for a first frame."""
     difference = diff.difference
     if difference is None:
         return 0.0
@@ -393,9 +393,10 @@ class _CanvasEvidence:
     """Collects which candidate canvases explain the pointer's moves, and finds a change of canvas.
 
     The first candidate is right when the collection begins. For the time after a change there are
-    several hypotheses, here called *states*. For each candidate there is the state that it is
-    right, and the last state is that the scale is unknown. A move that a candidate does not explain
-    adds 1 to the cost of its state. Every move adds `UNKNOWN_COST` to the cost of the last state.
+    several hypotheses, here called *states*. Each candidate has a state, which means that the
+    candidate is right. The last state means that the scale is unknown. A move that a candidate does
+    not explain adds 1 to the cost of the candidate's state. Every move adds `UNKNOWN_COST` to the
+    cost of the last state.
     """
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
@@ -445,8 +446,8 @@ class _CanvasEvidence:
     def is_due(self) -> bool:
         """Whether `change` should be called now.
 
-        While there are few moves, it is called for every move. Later, to save time, it is called
-        only when the number of moves is a power of two.
+        While there are few moves, `change` is called for every move. Later, to save time, it is
+        called only when the number of moves is a power of two.
         """
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 

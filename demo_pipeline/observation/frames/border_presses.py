@@ -108,9 +108,9 @@ class BorderPresses:
     def elsewhere(self) -> list[int]:
         """Returns the indexes of actions that may have been done on another display.
 
-        These are actions at a border before which the pointer left the video. If the computer has
-        another display, they also include actions at a border for which no frame shows that the
-        pointer came to the action's place. Call it after the last frame.
+        They are at a border of the screen, and the pointer left the video before them. If the
+        computer has another display, the result also includes actions at a border if no frame shows
+        the pointer at the action's place. Call this method after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []

@@ -52,7 +52,7 @@ class Section(BaseModel):
     # Settings that are not part of the fingerprint, because they do not change any output.
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     # Settings that are part of the fingerprint only if they differ from their default. They were
-    # added later, and older outputs must stay up to date.
+    # added later, so including their defaults would make older outputs stale.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
     # Removed settings → the value that is now fixed. The value is still part of the fingerprint,
     # so that older outputs stay up to date.
@@ -77,7 +77,7 @@ _INSTEAD = {
 
 
 def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
-    """Yields a sentence for each name that is not a setting; it suggests the most similar setting.
+    """Yields a sentence for each name that is not a setting, and suggests a similar setting.
 
     Args:
         names: names in the environment and the file, in the form `name` or `section.name`.
@@ -429,7 +429,7 @@ class ActionSettings(Section):
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
-    scroll_gap_ms: ClassVar[int] = 1000  # a longer gap starts a new scroll
+    scroll_gap_ms: ClassVar[int] = 1000  # a longer gap between wheel events starts a new scroll
     # Minimum time between two presses of a navigation key that are separate actions. Repeated
     # tapping is faster, and a person needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400

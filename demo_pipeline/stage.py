@@ -30,8 +30,8 @@ class Inputs:
 
     Attributes:
         settings: all settings.
-        folders: name of an input → folder with its content, for the inputs that were built. The
-            name is that of a demonstration's stage, or of a dataset's output.
+        folders: name of an input → folder with its content, for the inputs that were built. An
+            output of a demonstration has the name of its stage, and a dataset its own name.
         source: the value of the stage's `SourceInput`; None if the stage has no such input.
     """
 

@@ -263,7 +263,7 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
     Args:
         picture: the decoded frame.
         size: width and height of the first frame, pixels.
-        packets: packets of the video, from which the frame's number is found.
+        packets: packets of the video, used to find the frame's number.
 
     Raises:
         DemonstrationError: the size differs. The error states the frame's number.
@@ -277,8 +277,8 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
     """Raises a `DemonstrationError` if the decoder failed because the frame is too large.
 
-    FFmpeg reports a frame that is too large as an invalid argument. FFmpeg may also set the size of
-    the codec context first, and then report invalid data.
+    FFmpeg reports a frame that is too large in one of two ways: as an invalid argument, or as
+    invalid data after setting the size of the codec context to the size of the frame.
 
     Args:
         stream: the video stream.

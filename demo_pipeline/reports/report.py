@@ -39,7 +39,7 @@ from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
 _WIDTH = 800  # pixels; people can still read the text of a screenshot at this width
 _QUALITY = 70  # JPEG quality of screenshots, 0 to 100; a screenshot takes 40 kB on average
-_MAX_BARS = 12  # maximum number of bars in a plot, besides the bar that sums up the rest
+_MAX_BARS = 12  # maximum number of bars in a plot, besides the bar `others`
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,8 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Js
         return step_json
     step_json["label"] = label_of(action)
     step_json["sentence"] = action.reasoning
-    if isinstance(action.parameters, TypeParameters):  # `reasoning` quotes the typed text
+    # The recorded sentence of a typing step is replaced, because it quotes the typed text.
+    if isinstance(action.parameters, TypeParameters):
         step_json["sentence"] = f"Type {counted(len(action.parameters.text), 'characters')}."
     if action.target_element:
         step_json["target"] = f"{action.target_element.role} {action.target_element.name}".strip()

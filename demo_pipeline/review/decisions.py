@@ -274,7 +274,7 @@ class Corrections(Document):
     decisions: list[DecisionId] = Field([])
 
     def keeps(self, step: int) -> bool:
-        """Returns whether a step is one of those that `trim` keeps."""
+        """Returns whether `trim` keeps a step."""
         return self.trim is None or self.trim.first <= step <= self.trim.last
 
 

@@ -120,7 +120,7 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # then the queue does not show repeated uploads
+        with suppress(DamagedDocument):  # without the document, the queue shows no repeated uploads
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:

@@ -62,13 +62,13 @@ NEAR_PAUSE_S = 2.5
 # although the pointer moves by more than `FROZEN_MOVE_PX` screenshot pixels from step to step.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
-# Limits of the time before the first and after the last action: as a share of the video, and in
-# seconds. If the time exceeds both limits, the signal is `unused_time`.
+# Limits of the total time before the first and after the last action: as a share of the video, and
+# in seconds. If the time exceeds both limits, the signal is `unused_time`.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# Limits of the difference between the durations in meta.json and of the video: in seconds, and as a
-# share of the video. If the difference exceeds both limits, the signal is `duration`. Recorders
-# round to seconds.
+# Limits of the difference between the duration in meta.json and the duration of the video: in
+# seconds, and as a share of the video. If the difference exceeds both limits, the signal is
+# `duration`. Small differences are normal, because recorders round to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
 # Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. For

@@ -98,9 +98,10 @@ def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) ->
     """Returns the files of records that the current code and settings would write unchanged.
 
     Datasets read these files. The rows of all other files are made again from the trajectory.
-    `Graph.state` cannot name these files, because it judges the records as a whole. A single
-    version of records may have both current and outdated files. Datasets also read records whose
-    upload was changed, rejected or removed.
+
+    `Graph.state` cannot name these files, because it judges the records as a whole, but a single
+    version of records may have both current and outdated files. Also, `Graph.state` depends on the
+    upload, but datasets read records even if their upload was changed, rejected or removed.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest

@@ -172,7 +172,7 @@ def _first_damage(store: Store, output: str) -> Problem:
 
 
 def noted_problem(damage: OutputDamage) -> Problem:
-    """Returns a problem for damage that made a dataset leave out a demonstration.
+    """Returns a problem for a damaged output whose demonstration was left out of a dataset.
 
     The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds the
     outputs that a dataset found damaged.
@@ -185,7 +185,7 @@ def noted_problem(damage: OutputDamage) -> Problem:
 
 
 def left_out_damage(summary: Mapping[str, JsonValue]) -> list[Problem]:
-    """Returns the damaged files that the summary of a dataset lists, as problems."""
+    """Returns a problem for each damaged file that the summary of a dataset lists."""
     noted = summary.get("damaged")
     values = noted if isinstance(noted, list) else []
     return [Problem.from_dict(value) for value in values if isinstance(value, dict)]
@@ -200,7 +200,7 @@ def noted_demonstrations(workspace: Workspace) -> set[str]:
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns the damage that made published datasets leave out demonstrations.
+    """Returns a problem for each damaged file because of which a published dataset is incomplete.
 
     Each damaged file is returned once. Datasets that the settings switch off are not read, because
     the next run does not rebuild them.
@@ -233,7 +233,7 @@ def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)
 def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
-    """Returns the damaged files that the summary of a dataset version lists, as problems.
+    """Returns a problem for each damaged file that the summary of a dataset version lists.
 
     The result is cached, because versions never change.
     """

@@ -35,7 +35,8 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-_EXPORT_LEVELS = 2  # an argument may name a folder up to this many levels below an export's top
+# Maximum depth of a folder that an argument names, counted from the top of the exported folder.
+_EXPORT_LEVELS = 2
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 _FileDigest = Callable[[str], str | None]
@@ -81,7 +82,7 @@ class RowDifference:
         row: the id of the row.
         demonstration: the id of the demonstration from which the row was made.
         change: how the row differs.
-        split: the split of the row. If the split changed, both splits, such as `val → train`.
+        split: the split of the row. If the split changed, the text names both: `val → train`.
         parts: the columns whose values or files changed.
     """
 
@@ -114,7 +115,7 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
     """Compares every dataset that both arguments name.
 
     Args:
-        workspace: the workspace with the store that has the versions.
+        workspace: the workspace whose store contains the versions.
         before: the name of an output (for its current version), `OUTPUT@ID`, the id of a version,
             a folder that `demo-pipeline export` wrote, or a dataset in such a folder.
         after: the other version or folder, in the same notation as `before`.

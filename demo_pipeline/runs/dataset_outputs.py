@@ -303,8 +303,8 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
     """Returns the state of every training export.
 
-    The states of disabled exports lack the name of the asset. The name is in the module of the
-    export, and importing the module takes time. `with_assets` adds the names.
+    The states of disabled exports lack the names of their assets, because importing the modules of
+    these exports only for the names would take time. `with_assets` adds the names.
     """
     return tuple(_export_state(graph, name) for name in export_names())
 

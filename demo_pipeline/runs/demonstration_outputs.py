@@ -109,7 +109,9 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """Returns the damage that still exists in outputs of demonstrations that datasets left out.
+    """Returns the problems of damaged files in the demonstrations that datasets left out.
+
+    Files that were rebuilt in the meantime are not reported.
 
     Args:
         graph: the graph of outputs.

@@ -1,9 +1,9 @@
 """Requests runs for complete uploads that are new or changed.
 
 A Dagster sensor calls this module periodically. Each call is a *look* at the uploads. The store
-knows which uploads are built or rejected, and the sensor knows which uploads have a run. The only
-uploads that are remembered until the next look are those that changed recently or are not in the
-store yet. This module does not depend on Dagster.
+knows which uploads are built or rejected, and the sensor knows which uploads have a run. Therefore,
+only uploads that changed recently or are not in the store yet are remembered until the next look.
+This module does not depend on Dagster.
 """
 
 import hashlib
@@ -26,7 +26,8 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-# Time limit for asking the store about uploads during a look. The next look asks about the others.
+# Time limit, in seconds, for asking the store about uploads during a look. The next look asks about
+# the uploads that remain.
 _SECONDS_PER_LOOK = 20.0
 NO_END = (False, 0.0)  # (cancelled, end time) for an upload that had no run yet
 STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run; no run is requested

@@ -25,11 +25,11 @@ RETRY_SECONDS = (5, 20, 80)
 # The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # limit of the exponent; the longest pause is reached with fewer doublings
+_DOUBLINGS = 10  # maximum number of doublings; fewer are enough to reach the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean that the database file is damaged, and
-# persist until a person moves the file away.
+# SQLite errors that count as transient. The last two mean that the database file is damaged. They
+# count as transient, too, but end only when a person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),

@@ -212,8 +212,8 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
-    If the store is not in a bucket, the sizes of all files are compared with the manifests. In any
-    store, demonstrations that the last build of datasets left out as damaged are examined again.
+    If the store is not in a bucket, the sizes of all files are compared with the manifests. The
+    demonstrations that the last build of datasets left out as damaged are always examined again.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)

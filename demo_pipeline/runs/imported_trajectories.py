@@ -67,8 +67,8 @@ class _ImportInputs(Inputs):
     Attributes:
         importer: the importer for the tool that wrote the source.
         source_files: the files of the source.
-        source: the parsed trajectory. None for an OSWorld-Desktopd trajectory: its files are copied
-            instead.
+        source: the parsed trajectory. None for an OSWorld-Desktopd trajectory, because its files
+            are copied.
         key: the id of the new demonstration.
         given: facts from the user, given as command-line options or in import.json.
         assignment: the instruction, the application and the task group.

@@ -35,11 +35,11 @@ class WorkerTask:
     Attributes:
         kind: `prepare` registers demonstrations as partitions and closes the runs of killed
             processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job
-            that builds datasets. `cancel` closes the runs of workers that this command has ended.
+            that builds datasets. `cancel` closes the runs whose workers this command has ended.
         names: the ids of demonstrations, or the name of the job.
         force: whether outputs that are up to date are built again.
-        is_alone: whether no other task runs at the same time, although several workers are
-            allowed. The task may then use a second processor.
+        is_alone: whether this is the only task, so that a second processor is free. False if the
+            command may start only one worker, because the task must then use only one processor.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]
@@ -69,7 +69,7 @@ class WorkerAnswer:
 
     Attributes:
         again: the demonstrations that must run again, because the processes of their runs had died.
-        failures: the failures of the steps of the run; empty if it succeeded.
+        failures: the failures of the steps of the run; empty if the run succeeded.
         built: dataset → location, in the order in which the datasets were built.
     """
 

@@ -97,7 +97,7 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
     """Returns why an output would be built.
 
-    If settings changed, the reason names them, provided that a build stored their earlier values.
+    If settings changed and an earlier build stored their old values, the reason names the settings.
     """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"

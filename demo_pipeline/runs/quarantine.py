@@ -34,8 +34,8 @@ class QuarantineRecord(BaseModel):
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package that wrote the record.
         attempts: how often this stage failed on the same files.
-        sequence: counts the records of the demonstration. If a killed process leaves two records,
-            the record with the higher number is newer.
+        sequence: number of the record among the records of the demonstration. If a killed process
+            leaves two records, the record with the higher number is newer.
         problems: `Problem.as_dict` of each problem, in order.
     """
 
@@ -50,7 +50,7 @@ class QuarantineRecord(BaseModel):
     problems: list[dict[str, JsonValue]] = Field(default_factory=list)
 
     def known_problems(self) -> list[Problem]:
-        """Returns the problems, with this demonstration as their subject."""
+        """Returns the problems, with the id of this demonstration added to each."""
         return [
             Problem.from_dict(problem, demonstration=self.demonstration)
             for problem in self.problems
@@ -175,8 +175,8 @@ def _quarantined_ids(store: Store) -> set[str]:
 def _keys(store: Store, demonstration: str) -> list[str]:
     """Returns the keys of the records of a demonstration.
 
-    There are several only if a process was killed after writing a record, and before deleting
-    the older ones.
+    There are several keys only if a process was killed after writing a record, and before
+    deleting the older records.
     """
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]

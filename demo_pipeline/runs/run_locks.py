@@ -15,8 +15,8 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-# Age in seconds from which an unlocked draft counts as left by a killed process. A lock file is
-# created as a draft, and locked and renamed at once.
+# Minimum age, in seconds, of an unlocked draft that counts as left by a killed process. A living
+# process locks the draft of its lock file, and renames it, immediately after creating it.
 _DRAFT_SECONDS = 60.0
 _held_here: set[str] = set()  # ids of the runs whose files this process has locked
 
@@ -60,7 +60,7 @@ def has_lock(folder: Path, run_id: str) -> bool:
 def dead_runs(folder: Path) -> dict[str, str]:
     """Returns run id → demonstration for each run whose process was killed.
 
-    Also removes the drafts of processes that were killed before they locked the draft.
+    Also removes the drafts of processes that were killed before they locked their drafts.
     """
     demonstrations: dict[str, str] = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):

@@ -18,7 +18,7 @@ from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
 _LOG = logging.getLogger(__package__)
-# URL of a store and fingerprint of the settings whose values this process has stored there.
+# (URL of a store, fingerprint of settings), for the settings that this process has stored there.
 _noted: set[tuple[str, str]] = set()
 Values = Mapping[str, Any]
 """`<section>.<name>` of a setting → value."""

@@ -28,7 +28,7 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """Reads the folder of task files, from which the catalog is built. It may be missing."""
+    """Reads the task files, from which the catalog is built. Their folder may be missing."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 

@@ -37,8 +37,8 @@ _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
 # even, so a screen of 1366 x 768 and its video differ by 0.2 %. 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
-# as a share of the video's length. The larger limit applies. Some recorders start counting when a
-# key is pressed, or count until the upload.
+# as a share of the video's length. The larger limit applies. Differences are normal, because some
+# recorders start counting when a key is pressed, or count until the upload.
 _LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")

@@ -186,9 +186,9 @@ class Bucket:
             raise S3CallError(place, code, status) from None
 
     def _system(self) -> Any:
-        """Returns the file system object of s3fs, a new one in each process.
+        """Returns the file system object of s3fs.
 
-        A connection does not survive a fork.
+        Each process gets a new object, because a connection does not survive a fork.
         """
         with self._lock:
             if self._connected is None or self._connected[0] != os.getpid():
@@ -603,7 +603,7 @@ _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 def _reason(error: BaseException) -> tuple[str, int]:
     """Returns the error code and the HTTP status of a failed call.
 
-    Without an answer from S3, they are the class name of the error and 0.
+    Without an answer from S3, the result is the class name of the error, and 0.
     """
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", type(error).__name__))

@@ -9,9 +9,9 @@ class StorageError(Exception):
     """Raised for a root, a name or a staged directory that the store cannot use.
 
     Attributes:
-        trouble: the cause without the name of a file, such as `No space left on device`, by which
-            callers recognize that other files fail for the same cause. Empty if the cause concerns
-            only this file.
+        trouble: the cause, such as `No space left on device`, without the name of a file. Callers
+            use it to recognize that other files fail for the same cause. Empty if the cause
+            concerns only this file.
     """
 
     def __init__(self, *values: object, trouble: str = "") -> None:

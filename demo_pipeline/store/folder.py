@@ -248,7 +248,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Returns whether a key has only visible names, and no link on the way leaves the root."""
+        """Returns whether a key has only visible names, and its links do not lead out of the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -429,7 +429,7 @@ class Folder:
 
         Args:
             version: the version that contains the link.
-            path: the path of the link in its content.
+            path: the path of the link in the content of `version`.
             link: the entry of the link in the manifest.
         """
         version_path = self.leads_to(version, path, link)
@@ -530,8 +530,8 @@ class Folder:
         that it can lock.
 
         Args:
-            name: the name of the output for which the draft is made, or of another folder for
-                drafts.
+            name: the name of the output that is built in the draft. For other drafts, the name of
+                a folder, such as `downloads`.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
         handle = self._within(path.parent, make_locked_folder, path)

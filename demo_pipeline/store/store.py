@@ -191,7 +191,7 @@ class Store:
 
         Args:
             version: the version that contains the link.
-            path: the path of the link in its content.
+            path: the path of the link in the content of `version`.
         """
         link = version.manifest.links[path]
         version_path = self.local.linked(version, path, link)

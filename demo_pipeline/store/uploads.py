@@ -147,8 +147,8 @@ class Uploads:
         """Returns when an upload was last written, moved or replaced, in epoch seconds.
 
         The result is the latest ctime of the folder and of the three files of the recording. The
-        operating system sets the ctime, even if older files are copied or moved. The files are not
-        read. Works only for uploads in a local folder.
+        operating system also renews the ctime when older files are copied or moved. The files are
+        not read. Works only for uploads in a local folder.
 
         Raises:
             OSError: the folder or a file does not exist.

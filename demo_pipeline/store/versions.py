@@ -269,8 +269,8 @@ class Staging:
         before: the currently published version, for builds that reuse its content. None if no
             version is published.
         hardlink_sources: versions whose files the build may hard-link under `path`. The new
-            manifest takes the digest of such a file from the manifest of the source. Hashing the
-            file again would accept damage as new content.
+            manifest takes the digest of such a file from the manifest of the source, because
+            hashing the file again would accept damage as new content.
     """
 
     output: str
@@ -357,8 +357,8 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 class _SharedFiles:
     """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    A staged directory may have thousands of source versions. The search for an inode therefore ends
-    at the first match, and the next search continues there.
+    A staged directory may have thousands of source versions. Therefore, sources are read only until
+    an inode is found. All inodes that were read are remembered, so no source is read twice.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:

@@ -247,7 +247,7 @@ def _sheet_problem(file: str, message: str) -> Problem:
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """Counts the leaking screenshots, in total and those that no earlier frame could avoid."""
+    """Counts all leaking screenshots, and those whose leak no earlier frame could avoid."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 

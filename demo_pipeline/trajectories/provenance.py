@@ -599,7 +599,8 @@ def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-# Reason why exports leave out steps and trajectories with too many hidden actions.
+# Reason why exports leave out a step or a trajectory: too many hidden actions before the step, or in
+# the trajectory.
 INCOMPLETE = "incomplete"
 
 

@@ -123,8 +123,8 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns index of a step → index of the later step whose keys undo it.
 
-    Ctrl+Z undoes an edit that is the last step before it, apart from waits. Escape undoes the
-    opening of a menu if the person only pressed arrow keys in between.
+    Ctrl+Z undoes the previous step if this step is an edit. Waits in between are ignored. Escape
+    undoes the opening of a menu if the person only pressed arrow keys in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

@@ -103,7 +103,7 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A position where the pointer rested, and the time at which the rest began.
+    """A position where the pointer rested, and the time at which the pointer came to rest.
 
     The position is in canvas pixels, the time in epoch milliseconds.
     """
@@ -122,9 +122,9 @@ class Step:
         written: the content of action.json.
         frame: the action's row in the table of frames.
         tree: the action's row in the table of UI trees.
-        wheel_disagrees: whether the video shows a scroll in the opposite direction to the one that
-            the wheel's unit and the platform imply. None for other actions, and for scrolls that
-            the video does not show.
+        wheel_disagrees: whether the direction of a scroll in the video contradicts the direction
+            that the wheel's unit and the platform imply. None for other actions, and for scrolls
+            that the video does not show.
         hovered: the positions, in order, where the resting pointer opened the pressed element, such
             as an item of a submenu. Empty if the element was not opened by hovering.
     """

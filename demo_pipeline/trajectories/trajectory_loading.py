@@ -30,7 +30,7 @@ _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """A reference to a trajectory in the store, with the review, split and other decisions.
+    """A reference to a trajectory in the store, with its review, its split and other facts.
 
     Paths are strings, because a `Path` takes a kilobyte.
 
@@ -141,7 +141,7 @@ def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
 
 
 def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
-    """Returns problems with the id of the demonstration added."""
+    """Returns the problems, with the id of the demonstration added to each."""
     return [replace(problem, demonstration=source.id) for problem in problems]
 
 

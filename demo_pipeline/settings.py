@@ -207,8 +207,8 @@ class DatasetSettings(Section):
     # Largest share of hidden actions (actions without a screenshot) among all actions before a
     # step. A step with a larger share is left out.
     max_hidden_share: ClassVar[float] = 0.3
-    # Minimum number of successive steps without a hidden action in between. A trajectory with
-    # hidden actions and fewer such steps is left out of exports of whole trajectories.
+    # Minimum number of successive steps without a hidden action in between. If a trajectory with
+    # hidden actions has no such run of steps, exports of whole trajectories leave it out.
     min_steps: ClassVar[int] = 3
     # Number of previous actions that a prompt describes; older actions are only counted. A prompt
     # with a screenshot of 2,700 tokens then fits into the 8,192 tokens that the guides recommend.
@@ -568,7 +568,7 @@ class PrivacySettings(Section):
 class DiscoverySettings(Section):
     """How sensors notice new uploads."""
 
-    # Longest time for which new trajectories wait for further ones before the datasets are built.
+    # Longest time for which new trajectories wait for more trajectories before the next build.
     max_dataset_age_seconds: ClassVar[float] = 900
 
     stable_seconds: float = Field(

@@ -90,7 +90,7 @@ class Check(Generic[AnyInputs]):
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """Combines several `Check.run` functions into one that returns the problems of them all."""
+    """Combines several `Check.run` functions into a function that returns all their problems."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 

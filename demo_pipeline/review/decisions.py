@@ -447,7 +447,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     """Completes and checks a reviewer's correction of an action.
 
     The role and name of the target are taken from the step's UI tree. The reasoning sentence is
-    generated again unless the reviewer wrote one.
+    generated again unless the reviewer wrote a sentence.
 
     Args:
         value: fields of the action, including those that the reviewer changed.

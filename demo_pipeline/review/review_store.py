@@ -191,8 +191,8 @@ class Reviews:
         """Returns the judgements of all approved or rejected demonstrations.
 
         A demonstration with a damaged decision counts as rejected, because the decision may have
-        been a rejection. A trajectory's manifest is read only if a decision is about another
-        version than the one in `versions`.
+        been a rejection. A trajectory's manifest is read only if a decision is about a version
+        that is not in `versions`.
 
         Args:
             versions: demonstration → the version of its trajectory to judge.

@@ -476,8 +476,9 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 def _off_task_tail(facts: Facts) -> range:
     """Returns the indexes of the last steps whose windows seem unrelated to the task.
 
-    The result is the longest run of steps at the end whose windows share no word with the task or
-    with the windows of earlier steps. The run has at least two and at most half of all steps.
+    The result is the longest run of steps at the end of the demonstration in which no window shares
+    a word with the task or with earlier windows. The run has at least two steps, and at most half
+    of all steps.
     """
     steps = facts.steps
     start = len(steps)

@@ -263,7 +263,7 @@ def trajectory_fingerprints(
 ) -> dict[str, str]:
     """Returns fingerprints of all trajectories and of their splits.
 
-    A dataset is outdated if one of these fingerprints differs from that of its last build.
+    A dataset is outdated if one of these fingerprints changed since the last build of the dataset.
 
     Args:
         committed: the trajectories.

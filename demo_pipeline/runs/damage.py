@@ -41,7 +41,7 @@ class Verification:
         outputs: the number of outputs that were read.
         damages: all differences, without duplicates.
         demonstrations: the ids of the demonstrations with a damaged output.
-        datasets: whether an output that covers all demonstrations, such as a dataset, is damaged.
+        datasets: whether a dataset, or another output that covers all demonstrations, is damaged.
     """
 
     outputs: int

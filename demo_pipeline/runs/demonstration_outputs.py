@@ -256,8 +256,8 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
         """Returns whether a quarantine record of an earlier stage stops this stage.
 
-        If the upload was rejected only because an imported trajectory has the same id, this stage
-        is not stopped, because it processes the imported trajectory.
+        A rejection of an upload with the same id as an imported trajectory does not stop this
+        stage, because the stage then processes the imported trajectory.
         """
         if record.stage not in self._earlier_stages():
             return False

@@ -184,9 +184,9 @@ class SettledUploads:
     An upload is settled if the store has its outputs or a quarantine record. Outputs of other code
     versions count, so that new code does not cause every upload to be processed again.
 
-    A process uses the same object for all looks, because it caches settled uploads. The store is
-    asked again about a settled upload only if the upload or its quarantine record changed, or if a
-    dataset left the demonstration out because of a damaged output.
+    A process uses the same object for all looks, because the object caches settled uploads. The
+    store is asked again only if the upload or its quarantine record changed, or if a dataset left
+    out the demonstration because of a damaged output.
     """
 
     def __init__(self) -> None:

@@ -135,9 +135,9 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether an output shows only screenshots that were searched with these settings.
 
-    The summary of a dataset has a hash of the settings, but a contact sheet has no such hash. The
-    result for a contact sheet is True if it shows the current redactions of its demonstration, and
-    if these redactions were made with the settings.
+    The summary of a dataset has a hash of the settings, but a contact sheet has no such hash. For a
+    contact sheet, the result is True if the sheet shows the current redactions of its
+    demonstration, and if these redactions were made with the settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

@@ -2,8 +2,9 @@
 
 An output is a folder in the store that a stage builds for a demonstration or for a dataset.
 `Graph.state` returns whether a build would change an output, and why. `Graph.build` builds an
-output from its committed inputs. The command line, the sensors, the assets of Dagster and the index
-of the datasets all use these two functions, so they agree about the state of an output.
+output from its committed inputs. All callers use these two functions, and therefore agree about the
+state of an output: the command line, the sensors, the assets of Dagster and the index of the
+datasets.
 
 The kinds of outputs differ in how they find and open their inputs, and in how they store a failure.
 Their classes are in demonstration_outputs.py, dataset_outputs.py and imported_trajectories.py.

@@ -147,7 +147,7 @@ def tasks_unchanged(workspace: Workspace) -> bool:
 
 
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
-    """Returns the outcome of every dataset if all are up to date; None if one has to be built.
+    """Returns the outcome of every dataset; None if a dataset is not up to date.
 
     Also returns None if a trajectory is damaged, so that an ordinary run starts and reports the
     damage. Returns an empty list if the store has no trajectory, because then no dataset is built.

@@ -24,8 +24,8 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Reason why a dataset leaves a demonstration out → remedy that messages suggest. The other reasons
-# have no remedy, or their noun already suggests one.
+# Reason why a dataset leaves a demonstration out → remedy that messages suggest. For the other
+# reasons, there is no remedy, or the noun already suggests the remedy.
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }

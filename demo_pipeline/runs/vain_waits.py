@@ -17,9 +17,9 @@ class VainWaits:
     end of the run. A success in between does not prove that a cause is gone: small files still fit
     on a full disk.
 
-    The memory is shared with all processes that are forked after its creation. It needs neither the
-    disk nor a lock, which a killed process could leave locked. If two processes write at the same
-    moment, an entry may be lost. Another step is then retried in vain.
+    The memory is shared with all processes that are forked after its creation. It does not need the
+    disk. It has no lock, because a killed process could leave a lock locked. Therefore, an entry
+    may be lost if two processes write at the same moment. Another step is then retried in vain.
     """
 
     def __init__(self) -> None:

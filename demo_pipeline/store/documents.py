@@ -81,7 +81,7 @@ def _digest_of(members: Mapping[str, Any]) -> str:
 
 
 def damaged_documents(store: Store) -> list[DamagedDocument]:
-    """Reads all documents; returns the damaged ones, sorted by key."""
+    """Reads all documents, and returns an error for each damaged document, sorted by key."""
     keys = list[str]()
     for folder in _WITHOUT:
         keys += [key for key in store.list_documents(folder) if key.endswith(".json")]

@@ -56,7 +56,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yields a sentence for each demonstration with the same video or log as an older one."""
+        """Yields a sentence for each demonstration with the video or log of an older upload."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 same = f"{key} has the same video or log as {entry.duplicate_of}"

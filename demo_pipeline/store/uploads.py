@@ -128,7 +128,7 @@ class Uploads:
         return None if files is None else listing_fingerprint(files)
 
     def identity(self, demonstration: str) -> str | None:
-        """Returns the fingerprint of an upload, which changes when one of its three files changes.
+        """Returns a fingerprint that changes when one of the three files of an upload changes.
 
         The fingerprint is part of recipes. For a local upload, it is a hash of the files' content.
         In a bucket, it is a hash of their names, ETags and sizes. Returns None if the files cannot

@@ -174,8 +174,8 @@ def _label_corners(
 ) -> Iterator[PixelPoint]:
     """Yields positions to try for the upper left corner of a label.
 
-    The first positions are next to the rectangles `taken`, the last ones in the corners of the
-    picture `inside`. The label is `wide` by `high` pixels.
+    The first positions are next to the rectangles `taken`. The last positions are in the corners of
+    the picture `inside`. The label is `wide` by `high` pixels.
     """
     for left, top, right, bottom in taken:
         middle_x = (left + right - wide) // 2
@@ -212,9 +212,9 @@ def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
 
 
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
-    """Returns colour and thickness of two strokes, a white one below a red one.
+    """Returns colour and thickness of a white stroke and of a thinner red stroke on top.
 
-    Together they are visible on any background.
+    Together, the two strokes are visible on any background.
     """
     thickness = max(1, round(2 * unit))
     return (WHITE, thickness + 2), (RED, thickness)

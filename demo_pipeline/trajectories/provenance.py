@@ -599,8 +599,8 @@ def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-# Reason why exports leave out a step or a trajectory: too many hidden actions before the step, or in
-# the trajectory.
+# Reason why exports leave out a step or a trajectory: there are too many hidden actions before the
+# step, or in the trajectory.
 INCOMPLETE = "incomplete"
 
 

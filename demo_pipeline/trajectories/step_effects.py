@@ -1,6 +1,6 @@
 """Finds the effects of steps: whether and where the screen changed, and which later step undid it.
 
-Each screenshot is compared with the next one. The area under the pointer is not compared. This
+Each screenshot is compared with the next screenshot, except for the area under the pointer. This
 module does not decide whether the person intended a change.
 """
 

@@ -87,7 +87,7 @@ class TypedTexts:
         self._joined = "".join(folded)
 
     def may_be(self, name: str) -> bool:
-        """Returns whether a name equals a typed text, contains one, or is a part of one.
+        """Returns whether a name equals a typed text, contains it, or is a part of it.
 
         Case and spaces are ignored. Parts with fewer than `_SHORTEST_PART` characters do not count.
         """
@@ -329,8 +329,8 @@ def _chord(keys: Sequence[str]) -> str:
 def element_phrase(target: TargetElement | None) -> str:
     """Returns the phrase for a target, such as `the "Save" button`.
 
-    Returns an empty text if there is no target, or if the target has no name and is a label or of
-    unknown role.
+    Returns an empty text if there is no target. Also returns an empty text if a target without a
+    name is a label or has an unknown role.
     """
     if target is None:
         return ""

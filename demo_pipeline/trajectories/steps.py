@@ -438,9 +438,9 @@ class _RecordedFocus:
     """Tracks whether the keyboard focus is on the recorded screen.
 
     The focus is assumed to leave the screen with a mouse press that was, or may have been, on
-    another display. No screenshot then shows the text that is typed next. The focus returns with a
-    mouse press on the recorded screen, or when a scan finds the focus on an element of the recorded
-    screen.
+    another display. No screenshot then shows the text that is typed next. The focus returns when
+    the mouse is pressed on the recorded screen, or when a scan finds the focus on an element of the
+    recorded screen.
     """
 
     def __init__(self) -> None:

@@ -141,7 +141,7 @@ def _write_step(step: Step, screenshots: Path, trees: Path, out: Path) -> None:
 
 
 def _link_picture(picture: Path, to: Path) -> None:
-    """Links a screenshot, and its copy in the resolution of the screen if there is one."""
+    """Links a screenshot and, if it exists, the copy in the resolution of the screen."""
     link_or_copy(picture, to)
     if native_of(picture).is_file():
         link_or_copy(native_of(picture), native_of(to))

@@ -2,7 +2,7 @@
 
 The fields of a model have normalised values, but a task that was read is written back with its
 original values. The models accept everything that occurs in OSWorld's 369 ordinary and 492 risk
-tasks, which is more than OSWorld's documentation describes.
+tasks, including values that OSWorld's documentation does not describe.
 """
 
 import re

@@ -28,8 +28,8 @@ _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNOREC
 _PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # at least seven digits
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write phone numbers
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
-# Prefixes of the tokens that detect-secrets recognises. The package takes 0.2 s to import, and is
-# only imported for texts with such a prefix.
+# Prefixes of the tokens that detect-secrets recognises. The package takes 0.2 s to import, so it
+# is only imported for texts with such a prefix.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
 )

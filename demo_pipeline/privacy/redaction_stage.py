@@ -368,7 +368,7 @@ def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that redactions.json has the values of this build, and that no files are unexpected.
+    """Checks that redactions.json has the values of this build, and that no unexpected files exist.
 
     The files are checked only if the output has no redacted copy.
     """

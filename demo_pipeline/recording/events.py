@@ -250,7 +250,7 @@ def check_order(folder: Path) -> list[Problem]:
     return problems
 
 
-# Event type → the column that is never null in its rows.
+# Event type → the column that is never null in rows of this type.
 _NEEDED_COLUMN = {
     MOUSEMOVE: "x",
     MOUSEWHEEL: "delta",

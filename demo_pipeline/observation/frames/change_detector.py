@@ -1,7 +1,7 @@
 """Compares successive frames, and ignores the cells that flicker.
 
-A cell flickers if it changes over and over while nobody acts, such as in a spinner or in a clip
-that plays. Changes during an action and shortly after it are the action's effect, for example a
+A cell flickers if it changes over and over while nobody acts, for example in a spinner or in a
+playing clip. Changes during an action and shortly after it are the action's effect, for example a
 scroll or a page that loads, and do not count as flicker.
 """
 
@@ -40,7 +40,8 @@ class ChangeDetector:
 
     Args:
         acting: the spans in which somebody acts, or in which a change may be the effect of an
-            action. By default, a single span covers the whole video, so that no cell flickers.
+            action. By default, a single span covers the whole video, so that no cell counts as
+            flickering.
         grab_s: seconds between two frames while the screen changes.
         seen: changes between frames that were decoded earlier. They already show which cells
             flicker.

@@ -229,7 +229,7 @@ class Difference:
         return rest
 
     def _without_hover_effects(self, rest: Cells, pointers: list[Point]) -> Cells:
-        """Returns `rest` without changes that reach to a pointer, such as a highlighted row."""
+        """Returns `rest` without changes that extend to a pointer, such as a highlighted row."""
         near = np.zeros_like(self.cells)
         for x, y in pointers:
             row = int(y // BLOCK)
@@ -474,9 +474,9 @@ def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """Returns a mask of the samples whose result is unusual for the brightness of their source.
+    """Returns a mask of the samples whose `result` is unusual for their brightness in `source`.
 
-    `pairs` is (steps, steps), the number of samples for each brightness in source and result.
+    `pairs` is (steps, steps), the number of samples for each brightness in `source` and `result`.
     """
     middles = (pairs.argmax(axis=1) * STEP_LEVELS + STEP_LEVELS // 2).astype(np.uint8)
     usual = cv2.LUT(source, np.repeat(middles, STEP_LEVELS))

@@ -155,7 +155,7 @@ class FrameChooser:
         self._changed_since_best = False
 
     def _is_early(self, frame: Frame) -> bool:
-        """Whether the pointer had not started yet at a frame, even if the clock is slightly off."""
+        """Whether a frame precedes the pointer's movement, even if the clock is slightly off."""
         request = self.request
         error_s = 0.0
         if request.approach < request.limit:

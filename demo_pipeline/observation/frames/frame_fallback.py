@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# Maximum time from the newest candidate to the limit of the request: the longer of the two values.
+# Maximum time from the newest candidate to `FrameRequest.limit`: the longer of the two values.
 # An older candidate does not show the screen at the limit, unless the video has no frame between
 # the candidate and the limit.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
@@ -64,10 +64,10 @@ class FrameFallback:
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether a better frame than the chosen one may have existed.
 
-        For the reason `pre_move`, the frames between the chosen one and the start of the pointer
-        are checked. For other reasons, all frames of the request up to the limit are checked. A
-        better frame may have existed if one of the checked frames did not decode, or if the video
-        ended earlier.
+        For the reason `pre_move`, the frames between the chosen one and the start of the pointer's
+        movement are checked. For other reasons, all frames of the request up to the limit are
+        checked. A better frame may have existed if one of the checked frames did not decode, or if
+        the video ended earlier.
         """
         request = chooser.request
         begin = frame.time

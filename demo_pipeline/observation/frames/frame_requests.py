@@ -30,7 +30,7 @@ from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Seconds from an action until its direct effect is over, such as a pressed button or a menu.
+# Seconds after an action in which its direct effect appears, such as a pressed button or a menu.
 EARLY_S = 1.0
 LOOK_BACK_S = 0.3  # seconds before the pointer starts to move that are searched for changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target

@@ -1,4 +1,4 @@
-"""Finds the times at which the screen is black or locked, because keys may be a password then.
+"""Finds the times at which the screen is black or locked, because keys may then type a password.
 
 Actions at these times are private: no stage after `actions` writes their text or frames of them.
 A *lock chord* is the platform's keyboard shortcut for locking the screen. The screen counts as

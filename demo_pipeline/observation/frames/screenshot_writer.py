@@ -160,8 +160,9 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the screen in its own size, undistorted, or None if it has the size of the canvas.
+    """Returns the screen in its own size, undistorted.
 
+    Returns None if the screen has the size of the canvas.
     Call `fit_canvas` with the image's size to find the position of the image on the canvas.
 
     Args:

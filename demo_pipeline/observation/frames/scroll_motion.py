@@ -57,7 +57,7 @@ class _Scroll:
         place: position of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
-        moved: number of frames in which the content moved in each direction.
+        moved: for each direction, the number of frames in which the content moved.
         pixels: sum of the movements in these frames, video pixels.
     """
 

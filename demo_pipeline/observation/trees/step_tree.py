@@ -485,7 +485,7 @@ def _map_states(states: bytes) -> tuple[States, States]:
 
 
 def _text(value: str | None) -> str:
-    """Returns a logged name as valid text, without null and lone surrogates."""
+    """Returns a logged name as valid text, without null characters and lone surrogates."""
     text = value or ""
     try:
         text.encode()

@@ -74,7 +74,7 @@ _ROW_SCHEMA = pa.schema(
         *((name, _TEXT) for name in ("application", "kind", "split")),
     ]
 )
-# Selects the samples of a trajectory dataset, which has no splits: each step is a sample.
+# Selects the samples of a trajectory dataset: each step is a sample, and there are no splits.
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"

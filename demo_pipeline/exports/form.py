@@ -206,8 +206,8 @@ class File:
         only: the splits that have the file.
         config: name of the configuration under which `load_dataset` loads the file. If it is empty,
             the card does not mention the file.
-        base: folder in the dataset. File names in values of the file are relative to this folder,
-            or, with `{id}` in `path`, to the folder of the file.
+        base: folder in the dataset to which file names in the values are relative. If `path`
+            contains `{id}`, they are relative to the folder of the written file instead.
     """
 
     part: str
@@ -607,7 +607,7 @@ def kept_rows(
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
     """Returns the head and the rows of a trajectory in a form.
 
-    The rows are read from the output of the stage `records`. If this output does not contain the
+    The rows are read from the output of the stage `records`. If this output has no file for the
     form, the rows are made now.
 
     Raises:

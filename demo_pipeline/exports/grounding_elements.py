@@ -322,7 +322,7 @@ def choose_elements(
         screen: the screen.
         area: the part of the canvas that shows the recorded screen, canvas pixels.
         typed: all texts that were typed in the demonstration.
-        min_side: shortest side of a selected element, canvas pixels.
+        min_side: minimum width and height of a selected element, canvas pixels.
         most: maximum number of elements. If there are more, those with the smallest hash of words
             and box are selected, so that the selection is the same for equal screens.
 

@@ -94,7 +94,7 @@ class NamedFiles:
         return cls(lambda name: root / name)
 
     def path(self, name: str) -> Path | None:
-        """Returns the path of a file; None unless its name is a relative path inside the folder."""
+        """Returns the path of a file; None if `name` is not a relative path inside the folder."""
         parts = PurePosixPath(name)
         is_below = name and not parts.is_absolute() and ".." not in parts.parts
         return self._locate(name) if is_below and not {"\\", "\0"} & set(name) else None

@@ -88,9 +88,9 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a transition for each step whose effect a screenshot shows.
 
     Waits after an action belong to the transition of this action, because the screenshot before a
-    wait may be too early to show the action's effect. A step is left out as `hidden_after` if an
-    action follows that no screenshot shows. It is left out as `early_after` if the next screenshot
-    is older than the end of the action.
+    wait may be too early to show the action's effect. A step is left out as `hidden_after` if no
+    screenshot shows the action that follows. It is left out as `early_after` if the next screenshot
+    is older than the end of the step's action.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):

@@ -83,7 +83,7 @@ def write_origin(
 
     Args:
         out: the trajectory's folder.
-        match: the benchmark's task that the trajectory belongs to.
+        match: the benchmark task that the trajectory belongs to.
         platform: windows, macos or linux; empty if unknown.
         written: facts of another tool's recording; None if the trajectory was copied.
 

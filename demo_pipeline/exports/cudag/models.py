@@ -60,7 +60,7 @@ def to_ru(x: float, y: float, size: Pair) -> Pair:
 def cudag_id(name: str) -> str:
     """Returns a name as a CUDAG id, which may contain only letters, digits, `_` and `-`.
 
-    Each other character becomes `_`. A name that was changed gets the suffix `_` and 6 hexadecimal
+    Every other character becomes `_`. A name that was changed gets the suffix `_` and 6 hexadecimal
     digits of the original name's SHA-256, so that different names have different ids.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)

@@ -261,7 +261,7 @@ class _OurTestMetadata(_OurMetadata):
     person_coords: _Pair
 
 
-# Field → code of its problems, for fields with another name than the code.
+# Field → code of its problems, for fields whose name differs from the code.
 _CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}
 _REMEDIES = {  # problem code → remedy
     "image_path": "make the path relative, starting with images/",
@@ -485,7 +485,7 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 def _acting(calls: Sequence[object]) -> Iterator[object]:
     """Yields the calls, except for moves that only hover before another call.
 
-    Two moves do not hover and are not left out: a move directly before `left_click_drag` is the
+    Two kinds of moves do not hover and are yielded: a move directly before `left_click_drag` is the
     start of the drag, and a move as the last call is an action of its own.
     """
     for call, after in zip(calls, [*calls[1:], None], strict=True):

@@ -32,7 +32,7 @@ _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidenc
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
-# smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none with 24 moves.
+# smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none of these had 24 moves.
 # Large redraws confirm moves by chance: in one video, 24 moves fitted a scale of 1.75 and a lag of
 # 2.4 s instead of the right values, 1.0 and 0.03 s.
 _MIN_SURPRISE = 16.0
@@ -313,7 +313,8 @@ def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
 
 MIN_KEYS = 12  # minimum number of keys that counts as evidence
 _BAND = 3  # rows of cells in a band of the screen, about the height of a line of text
-# Bands that change in more than 30 % of the time are ignored: typing does not cause these changes.
+# Bands that change more than 30 % of the time are ignored, because typing does not cause so many
+# changes.
 _RESTLESS = 0.3
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20

@@ -5,9 +5,10 @@ between these scans. This happens before the *decode pass*, which reads the whol
 the screenshots. During the decode pass, `ScreenWatch` follows the pointer after the last scan.
 
 Both test candidate canvases. A canvas *explains* a move of the pointer if cells changed where this
-canvas puts the pointer. A change of resolution redraws the whole screen. It must therefore be a
-large redraw between two moves: the last one that the old canvas explains, and the first one that
-only the new canvas explains. If no candidate has the new resolution, the resolution stays unknown.
+canvas puts the pointer. A change of resolution redraws the whole screen. The change must therefore
+be a large redraw between two moves: the last one that the old canvas explains, and the first one
+that only the new canvas explains. If no candidate has the new resolution, the resolution stays
+unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -189,9 +189,9 @@ _LOG = logging.getLogger(__package__)
 # Maximum number of actions in a demonstration, to limit time and memory. The pipeline needs 22 ms
 # and 70 kB for each action (measured).
 _MAX_ACTIONS = 10_000
-# Reasons why a repair left out an event. The bucket of such an event is `repaired`.
+# Reasons why a repair left out an event. In ledger.parquet, such an event has the bucket `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Event types that never belong to an action → the bucket, action index and reason of their lines.
+# Event types that never belong to an action → bucket, action index and reason in ledger.parquet.
 # The action index is always None, and the reason is always empty.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
@@ -296,7 +296,7 @@ def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
 def _accounting(
     events: pa.Table, rejected: pa.Table, repairs: Repairs, segmentation: Segmentation
 ) -> pa.Table:
-    """Returns the content of ledger.parquet: the bucket of each log line, in log order."""
+    """Returns ledger.parquet, which says what became of each log line, in log order."""
     action_of: dict[int, int] = {}
     for action in segmentation.actions:
         action_of.update(dict.fromkeys(action.events, action.action_index))
@@ -400,7 +400,7 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that every log line is in one bucket, and that ledger and actions agree.
+    """Checks that ledger.parquet has a row for each log line, and agrees with the actions.
 
     Args:
         folder: output of the `actions` stage.

@@ -454,7 +454,7 @@ class _DirectionPart:
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the events of `run` if they belong to the same scroll. Returns whether they do.
+        """Adds the events of `run` if they belong to the same scroll, and returns whether they do.
 
         The events of `run` come after the events of this part. They belong to another scroll if
         they go in the opposite direction and both parts have at least half a notch.

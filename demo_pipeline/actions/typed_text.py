@@ -157,7 +157,7 @@ class TypedText:
     def _part(
         self, start: int, end: int, *, is_split: bool, doubt: frozenset[str] = frozenset()
     ) -> Iterator[TypedPart]:
-        """Yields the part with the gestures from `start` up to `end`, unless it has no gesture.
+        """Yields the part with the gestures from `start` up to `end`, or nothing without gestures.
 
         Args:
             start: index of the first gesture.

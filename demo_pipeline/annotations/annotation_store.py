@@ -83,7 +83,7 @@ class AnnotationDocument(Document):
         return _key(self.demonstration, *parts)
 
     def annotations(self) -> Iterator[Annotation]:
-        """Yields the annotations in the document. Values not valid for their kind are left out."""
+        """Yields the annotations in the document, without values that are not valid."""
         for name, value in self.values.items():
             try:
                 checked, _ = checked_annotation(kind_of(name), value, self.step)
@@ -227,7 +227,7 @@ def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocume
     documents = list[AnnotationDocument]()
     for key in keys:
         document = None
-        with suppress(DamagedDocument, ValidationError):  # their messages may quote private text
+        with suppress(DamagedDocument, ValidationError):  # these errors may quote private text
             value = unsealed(store.get_document(key) or b"", key)
             document = AnnotationDocument.model_validate(value)
         if document is not None and document.key == key:

@@ -1,8 +1,8 @@
 """Defines the kinds of annotations, their values, and the columns of their table.
 
 An annotation is a statement of a person, a model or a rule about a step or a whole demonstration.
-If there are several annotations of the same kind about the same step, datasets use only one, which
-is called effective. Each annotation contains a hash of the content that was judged. If the content
+If there are several annotations of the same kind about the same step, datasets use only one, the
+effective annotation. Each annotation contains a hash of the content that was judged. If the content
 changes, the annotation is stale. Stale annotations stay in the table, but are not used.
 """
 

@@ -257,7 +257,7 @@ def failure_sentence(error: Exception) -> str:
 
 
 class CommandInterrupt(BaseException):
-    """Raised on Ctrl-C instead of `KeyboardInterrupt`, because libraries catch the latter."""
+    """Raised on Ctrl-C instead of `KeyboardInterrupt`, which some libraries catch."""
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def show_private(
 
 
 def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], sheet: Path) -> int:
-    """Writes the redacted screenshots of a demonstration to one image. Returns their number.
+    """Writes the redacted screenshots of a demonstration to one image, and returns their number.
 
     Args:
         key: id of the demonstration.

@@ -495,7 +495,7 @@ class IndexTally:
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.
-        complete: number of trajectories without a hidden action.
+        complete: number of trajectories in which a screenshot shows every action.
         steps: number of steps of all readable trajectories.
         by_name: subject in `_COUNTED` → counts by name, for example the number of actions of each
             action type.

@@ -26,7 +26,7 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[s
 
     In the file, `id` is the id of the trajectory, and `snapshot` is the application. A quest has
     neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed demonstrations
-    are included, because their quest is a task as well.
+    are included, because the quest is a task even if the person failed.
 
     Returns:
         The summary of the stage: the number of tasks, the number of tasks in each folder, the

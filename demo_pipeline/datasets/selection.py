@@ -51,7 +51,8 @@ COUNTED_COLUMNS = (  # columns of provenance.parquet that the statistics of a da
     *("platform", "scale", "pad_x", "pad_y"),
 )
 # Files in the output of the stage `records`.
-# JSON Lines: a `Head` without corrections and annotations, then each row of provenance.parquet.
+# JSON Lines. The first line is a `Head` without corrections and annotations. The other lines are the
+# rows of provenance.parquet.
 TRAJECTORY_FILE = "trajectory.jsonl"
 CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations
@@ -429,8 +430,8 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
       the settings include them.
 
     Each of these is counted under the first reason that applies. Unreadable trajectories are left
-    out and reported. Trajectories with too many hidden actions are left out later by
-    `splits.plan_export`, because the limit depends on the kind of export.
+    out and reported. Trajectories with too many hidden actions, which no screenshot shows, are left
+    out later by `splits.plan_export`, because the limit depends on the kind of export.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []

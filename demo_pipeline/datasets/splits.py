@@ -243,8 +243,8 @@ def plan_splits(
 ) -> tuple[Selection, SplitPlan]:
     """Selects trajectories and assigns their splits, which are the same for every export.
 
-    The result includes trajectories with too many hidden actions for some kinds of exports.
-    `plan_export` removes these trajectories.
+    Some of the trajectories have too many hidden actions, which no screenshot shows, for some kinds
+    of exports. `plan_export` removes these trajectories.
     """
     selection = select(trajectories, settings)
     split_groups: dict[str, Sequence[str]] = {}
@@ -280,10 +280,11 @@ def plan_export(
 ) -> ExportPlan:
     """Returns the trajectories of an export and their splits, which are the same in all exports.
 
-    Trajectories with too many hidden actions are left out as `incomplete`. An export of steps
-    leaves out a trajectory if the share of hidden actions before each step, and before the end,
-    exceeds `max_hidden_share`. An export of whole trajectories keeps a trajectory only if at least
-    `min_steps` steps follow each other without a hidden action in between.
+    Trajectories with too many hidden actions, which no screenshot shows, are left out as
+    `incomplete`. An export of steps leaves out a trajectory if the share of hidden actions before
+    each step, and before the end, exceeds `max_hidden_share`. An export of whole trajectories keeps
+    a trajectory only if at least `min_steps` steps follow each other without a hidden action in
+    between.
 
     Args:
         trajectories: committed and valid trajectories, in any order.

@@ -30,7 +30,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # maximum number of latest steps in the history of a request
+_MOST_STEPS = 10  # maximum number of steps in the history of a request; older steps are left out
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"

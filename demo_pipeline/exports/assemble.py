@@ -84,12 +84,12 @@ def each_row(
 
 @dataclass(eq=False)
 class DatasetFiles(ABC):
-    """Goes through the rows of a dataset and finds the file for each of their parts.
+    """Goes through the rows of a dataset and finds the file for each part of a row.
 
     Subclasses write the files, or compare them.
 
     Attributes:
-        form: the form of the dataset.
+        form: the record format of the dataset.
         out: the folder of the dataset, which exists.
         settings: the settings of the datasets.
         plan: the trajectories of the dataset and their splits.
@@ -260,7 +260,7 @@ def build_form(
     """Writes a dataset; equal trajectories and settings always give equal bytes.
 
     Args:
-        form: the form of the dataset.
+        form: the record format of the dataset.
         trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
         settings: determine the included trajectories, the splits, and the content of rows.

@@ -172,7 +172,7 @@ def describe_form(
     """Writes the card and the charts of a training export.
 
     Args:
-        form: the form of the dataset.
+        form: the record format of the dataset.
         out: the folder of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
         rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
@@ -281,9 +281,9 @@ def _loadable(
 ) -> Iterator[dict[str, Any]]:
     """Yields the front matter of each configuration, without empty files.
 
-    The library `datasets` cannot load empty files. It identifies its cached data by the folder's
-    name and the card's front matter. The front matter therefore contains a digest of the files, so
-    that changed files are read again.
+    Empty files are left out because the library `datasets` cannot load them. The library identifies
+    its cached data by the folder's name and the card's front matter. The front matter therefore
+    contains a digest of the files, so that changed files are read again.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:

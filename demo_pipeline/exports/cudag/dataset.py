@@ -215,7 +215,7 @@ def dataset_directory_name(
 def _prefix(settings: DatasetSettings) -> str:
     """Returns the prefix of the name, with the prompt style if the style is not `history`.
 
-    Datasets with different prompt styles are therefore published next to each other.
+    Therefore, a dataset never replaces a published dataset with another prompt style.
     """
     style = settings.prompt_style
     return settings.name_prefix if style == "history" else f"{settings.name_prefix}-{style}"

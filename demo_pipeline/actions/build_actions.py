@@ -189,7 +189,8 @@ _LOG = logging.getLogger(__package__)
 # Maximum number of actions in a demonstration, to limit time and memory. The pipeline needs 22 ms
 # and 70 kB for each action (measured).
 _MAX_ACTIONS = 10_000
-# Reasons why a repair left out an event. In ledger.parquet, such an event has the bucket `repaired`.
+# Reasons why a repair left out an event. In ledger.parquet, the bucket of such an event is
+# `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Event types that never belong to an action → bucket, action index and reason in ledger.parquet.
 # The action index is always None, and the reason is always empty.

@@ -2,8 +2,8 @@
 
 `ModifierTracker` follows modifiers, including AltGr and modifiers whose release is missing.
 `KeyboardReader` follows all other keys, Caps Lock, Num Lock and auto-repeat. `without_held_keys`
-drops the characters of keys that were held during a drag: in drawing programs, a drag with Space
-held moves the canvas. typed_text.py joins the characters into texts.
+drops the characters of keys that were held during a drag. For example, a drag with Space held moves
+the canvas in drawing programs. typed_text.py joins the characters into texts.
 """
 
 import re
@@ -20,7 +20,7 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
-REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer up to 1 s
+REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
 # Longest time for which a modifier without a release has an effect. Such a modifier modifies only
 # one press.
 STUCK_MS = 1000

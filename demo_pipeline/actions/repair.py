@@ -28,8 +28,11 @@ from demo_pipeline.settings import ActionSettings
 # factor. Equal events that follow each other closely form a group. The factor is n if the sizes of
 # at least 80 % of all groups are multiples of n.
 MIN_FACTOR_SHARE = 0.8
-MIN_GROUPS = 3  # minimum number of groups; with fewer, other kinds of events decide the factor
-# If the factor is above 1, a copy comes at most three times `window_ms` after its event.
+# Minimum number of groups of equal events that decide the factor of a kind of events. With fewer
+# groups, other kinds of events decide the factor.
+MIN_GROUPS = 3
+# If hooks log each event several times, a copy comes at most three times `window_ms` after its
+# event.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 

@@ -178,11 +178,11 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
 
     - On macOS, deltas are pixels, and positive deltas scroll up, unless all deltas are multiples of
       120.
-    - If any delta is too large for notches, the unit is 120 per notch, as documented, and positive
-      deltas scroll down.
+    - If any delta is too large for a number of notches, the unit is 120 per notch, as documented,
+      and positive deltas scroll down.
     - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
       Recorders that divide by 120 write such deltas.
-    - If any scroll is too long for notches, the unit is 120 per notch.
+    - If the deltas of any scroll add up to too many notches, the unit is 120 per notch.
     - In all other cases, the unit is unclear.
 
     Args:

@@ -32,7 +32,8 @@ from demo_pipeline.recording.key_names import (
 )
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-# Number of scans after the typing that are searched for the text. Recorders scan every 1 to 4 s.
+# Number of scans after the typing that are searched for the text. Three scans take 3 to 12 s,
+# because recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
 # Minimum number of characters of a typed text that may be only a part of the text that a field
 # gained. A shorter typed text must be equal to the gained text.

@@ -124,8 +124,8 @@ class ModelProvider:
         """Asks a question, and asks again if the answer is refused.
 
         Returns:
-            The document with the answer, or the reason why the server gave no answer. If both
-            answers were refused, the document contains no values.
+            The document with the answer, or the reason why the server gave no answer. If the
+            answers to both attempts were refused, the document contains no values.
         """
         refused: list[str] = []
         answer = ""

@@ -132,8 +132,8 @@ class ExportState:
         name: name of the export in the setting `datasets.exports`.
         asset: name of the Dagster asset of the export.
         status: `built` if the export was built from the current trajectories and settings.
-            `outdated` if it was built from earlier ones. `failed` if the last build failed; an
-            earlier version may still exist. `missing` if it was never built. `disabled` if it is
+            `outdated` if these have changed since. `failed` if the last build failed; an earlier
+            version may still exist. `missing` if the export was never built. `disabled` if it is
             not in `datasets.exports`.
         output: name of the output in the store, or empty if no version is committed.
         version: id of the committed version, or empty if no version is committed.

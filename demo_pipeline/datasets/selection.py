@@ -51,8 +51,8 @@ COUNTED_COLUMNS = (  # columns of provenance.parquet that the statistics of a da
     *("platform", "scale", "pad_x", "pad_y"),
 )
 # Files in the output of the stage `records`.
-# JSON Lines. The first line is a `Head` without corrections and annotations. The other lines are the
-# rows of provenance.parquet.
+# JSON Lines. The first line is a `Head` without corrections and annotations. The other lines are
+# the rows of provenance.parquet.
 TRAJECTORY_FILE = "trajectory.jsonl"
 CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations

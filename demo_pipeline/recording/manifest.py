@@ -225,8 +225,8 @@ def verified_file(
             verifies the hash of such a copy, so only the size is compared here.
 
     Raises:
-        DemonstrationError: the size or hash changed, or the copy is missing. No copy was made if
-            the upload was in a local folder when the manifest was written.
+        DemonstrationError: the size or hash changed, or the copy is missing. For example, no copy
+            exists if the upload was in a local folder when the manifest was written.
     """
     path = folder / name
     fingerprint = manifest.file(name)
@@ -269,7 +269,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
             "id": demonstration,
             "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
-            # The copy of a downloaded recording lacks the optional files.
+            # The kept copies of a download lack the optional files, so these are not compared.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
             "video": describe_video(upload / VIDEO_FILE),

@@ -63,7 +63,7 @@ def _possible_time(value: datetime) -> datetime:
 
 
 class _Tolerant(Document):
-    """Base of the models of meta.json. Treats null as a missing key, and numbers as strings."""
+    """Base of the models of meta.json. A null counts as a missing key, and a number as text."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 

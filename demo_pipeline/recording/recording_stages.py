@@ -111,9 +111,9 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks files, tables, line counts and row order, and returns the first check's problems.
+    """Checks files, tables, line counts and row order.
 
-    Later checks run only if the earlier checks found no problem.
+    The checks end with the first check that finds problems. Its problems are returned.
     """
     log = inputs.upload / LOG_FILE
     return (

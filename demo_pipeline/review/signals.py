@@ -74,8 +74,8 @@ DURATION_SHARE = 0.1
 # Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. For
 # correct clocks of real recordings, the share is 0.34 to 0.91.
 CLOCK_SCORE = 1 / 3
-# Largest uncertainty of the clock that does not cause the signal `clock`, in milliseconds. A screen
-# responds to a click within half a second.
+# Largest uncertainty of the clock that does not cause the signal `clock`, in milliseconds. A
+# screen responds to a click within this time.
 CLOCK_MS = 500.0
 FLAGGED = 1.0  # minimum score of doubt of the demonstrations that are flagged for reviewers
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score

@@ -1,6 +1,6 @@
 """Remembers, for all processes of a run, the transient errors for which retries did not help.
 
-Without this memory, every demonstration would wait for the same full disk, for 105 seconds each.
+Without this memory, every demonstration would wait 105 seconds for the same full disk.
 """
 
 import hashlib

@@ -616,7 +616,7 @@ class HiddenReason(StrEnum):
     - `before_video`: the action began before the first frame.
     - `after_video`: the action began after the last frame.
     - `undecodable`: the frames before the action cannot be decoded, or are all black.
-    - `unknown_time`: the recorder's clock was set, and the video does not show the action's time.
+    - `unknown_time`: the recorder's clock changed, and the video does not show the action's time.
     - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas. Or the direction
       is unknown, because the video shows only one scroll, and this scroll contradicts the direction
       that the wheel's unit and the platform imply.

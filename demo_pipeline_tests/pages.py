@@ -64,8 +64,8 @@ def _settings() -> Iterator[str]:
         if not isinstance(field.default, Section)
     }
     yield (
-        "\n## Roots\n\nThe folders that the pipeline reads and writes. They do not change any"
-        " output.\n\n"
+        "\n## Roots\n\nThe folders that the pipeline reads and writes. These settings do not"
+        " change any output.\n\n"
     )
     yield from _setting_rows(roots, "")
     defaults = Settings.model_construct()

@@ -82,7 +82,7 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Updates `flickering` from two successive frames, unless they were counted before."""
+        """Updates `flickering` from two successive frames that were not counted before."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 

@@ -133,10 +133,10 @@ class FrameRequest:
         point: place at which a pointing action began, video pixels. None for keys.
         pause: whether the action is a pause. A pause gets a screenshot only if the person waited
             for the screen.
-        continued: whether the action is typing after a short rest. It gets a screenshot only if the
-            screen was replaced during the rest.
-        after_long_rest: whether the action continues the same text after a long rest. It becomes a
-            step of its own only if the screen was dark during the rest.
+        continued: whether the action continues typing after a break. It gets a screenshot only if
+            the screen was replaced or dark during the break.
+        after_long_rest: whether the break was long, and the text before it longer than a command.
+            The action then gets a screenshot only if the screen was dark during the break.
         press_ms: time at which the action began, epoch milliseconds.
         canvas: the canvas of the action. None if the screen's resolution is unknown at that time.
         proven_until: frames up to this time show the screen before the press, even if the clock is

@@ -124,8 +124,8 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        If the settings remove the kind of only one of two overlapping spans, that span is kept
-        unchanged. If the settings remove both kinds or neither, the longer span is kept, and
+        If the settings remove the kind of only one of two overlapping spans, only that span is
+        kept, unchanged. If the settings remove both kinds or neither, the longer span is kept, and
         extended to cover the other one.
         """
         merged: list[PrivateSpan] = []

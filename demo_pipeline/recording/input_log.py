@@ -325,8 +325,8 @@ class _TimeUnit:
 
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
-# For times from 2014 to about the year 5000, the size of the number shows the unit. Other times are
-# read as milliseconds. For example, the times in the format document are from 1970.
+# For times from 2014 to about the year 5000, the size of the number shows the unit. Other times,
+# such as those of 1970 in the format document, are read as milliseconds.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000

@@ -43,8 +43,8 @@ class ChangeDetector:
             action. By default, a single span covers the whole video, so that no cell counts as
             flickering.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier. They already show which cells
-            flicker.
+        seen: changes between frames that were decoded earlier. They are counted for flicker at the
+            start.
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.

@@ -1,4 +1,4 @@
-"""Keeps facts about chosen frames until they are needed, so that the video is decoded only once."""
+"""Keeps facts about chosen frames for later use, so that the video is decoded only once."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar

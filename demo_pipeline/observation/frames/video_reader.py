@@ -200,7 +200,7 @@ def rgb_of(frame: Frame) -> Luma:
 def _graph(  # noqa: PLR0917 - the size and the format of a frame
     width: int, height: int, pixels: str, colours: int, levels: int, result: str
 ) -> Any:
-    """Returns a filter graph that converts frames, with the scaler settings of PyAV's `reformat`.
+    """Returns a filter graph that converts frames with the scaler settings of PyAV's `reformat`.
 
     Args:
         width, height: size of the frames, pixels.

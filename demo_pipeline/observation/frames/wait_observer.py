@@ -237,7 +237,7 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether the pause with this action index may be a wait.
 
-        Returns None until the frames of the interval are over. False is final, True is not: later
+        Returns None until all frames of the interval were seen. False is final, True is not: later
         frames may show that the changes came from cells that move by themselves.
         """
         return self._verdicts.get(pause, False)

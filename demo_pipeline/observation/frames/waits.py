@@ -392,7 +392,7 @@ class RestlessCells:
     """Finds the cells that move by themselves.
 
     A change is *asked* if it belongs to the screen's answer to an action. It is *unasked* if it
-    came long after an action, and the next action has nothing to do with it. The class counts in
+    came long after an action, and the next action is unrelated to it. The class counts in
     how many intervals each cell changed asked and unasked.
     """
 

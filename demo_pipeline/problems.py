@@ -1,4 +1,4 @@
-"""The class for problems of demonstrations and datasets, and the exception that carries problems.
+"""Problems of demonstrations and datasets, and the exception that carries them.
 
 Every package may import this module.
 """
@@ -20,23 +20,20 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Describes what is wrong in a file, and what a person can do about it.
+    """What is wrong in a file, and what a person can do about it.
 
     Attributes:
         code: short stable name of the kind of problem, e.g. `missing_file`.
         file: path relative to the examined folder, e.g. `meta.json`, `train.jsonl`.
         message: what is wrong, with the expected and the actual value where both exist. It never
             contains typed text.
-        line: 1-based line number in `file`; None if it is unknown, or the file is not a text file.
-        frame: 0-based frame number in presentation order; None if it is unknown, or the file is not
-            a video.
+        line: 1-based line number in a text file; None if unknown.
+        frame: 0-based frame number in presentation order in a video; None if unknown.
         remedy: what a person can do about the problem.
         severity: `error` or `warning`.
-        demonstration: id of the demonstration; empty if the problem does not concern a single
-            demonstration.
-        byte: 0-based offset in `file`; None if it is unknown.
-        column: 1-based position of the character in the line, for JSON on a single line; otherwise
-            None.
+        demonstration: id of the demonstration; empty if the problem does not concern a single one.
+        byte: 0-based offset in `file`; None if unknown.
+        column: 1-based position in a JSON file of a single line; otherwise None.
     """
 
     code: str
@@ -74,12 +71,12 @@ class Problem:
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
         """Creates a problem from the result of `as_dict`.
 
-        Results of other versions are accepted. Unknown keys are ignored. Missing or wrong texts
-        become empty, numbers become None, and the severity becomes `error`.
+        Unknown keys are ignored, so that results of other versions are accepted. Missing or wrong
+        texts become empty, numbers become None, and the severity becomes `error`.
 
         Args:
             values: field name → value.
-            demonstration: replaces the field of this name. If None, the field is used.
+            demonstration: replaces the field of this name, unless None.
         """
         return cls(
             _text(values, "code"),

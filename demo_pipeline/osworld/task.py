@@ -1,8 +1,8 @@
 """Models of OSWorld task files: ordinary tasks and risk tasks.
 
-The fields of a model have normalised values, but a task that was read is written back with its
-original values. The models accept everything that occurs in OSWorld's 369 ordinary and 492 risk
-tasks, including values that OSWorld's documentation does not describe.
+A task that was read is written back with its original values, although the fields are normalised.
+The models accept all values in OSWorld's 369 ordinary and 492 risk tasks, including undocumented
+ones.
 """
 
 import re
@@ -48,7 +48,6 @@ RISK_FOLDER = "evaluation_risk_examples"  # the folder of risk tasks in OSWorld'
 def normalise_app(name: str) -> str:
     """Returns the normalised name of an application, for example `chrome` for `Google Chrome`.
 
-    The result is in lower case, with words joined by `_` and synonyms replaced by the usual name.
     The result is `unknown` if the name has neither letters nor digits. Normalised names stay
     unchanged.
     """
@@ -105,13 +104,11 @@ class OsworldTask(Document):
     """A task file: the instruction, the initial state, and the evaluation.
 
     Attributes:
-        snapshot: name of the initial state of the environment. In published tasks, this is the name
-            of the main application.
-        source: where the task comes from, as one or several texts such as URLs; may be None.
+        snapshot: name of the initial state, in published tasks the name of the main application.
+        source: where the task comes from, such as URLs; may be None.
         config: the steps that prepare the initial state.
-        related_apps: normalised names of applications, without duplicates. The original names are
-            in `related_apps_raw`.
-        evaluator: how success is evaluated, see `Evaluator`.
+        related_apps: normalised names of applications, without duplicates.
+        evaluator: how success is evaluated.
         trajectory, proxy, fixed_ip, possibility_of_env_change: copied, but not used here.
     """
 
@@ -149,7 +146,7 @@ class OsworldTask(Document):
     def members(self) -> dict[str, Any]:
         """Returns the keys and values to write, in the order of the file that was read.
 
-        The values are the original ones from the file, except for fields that were changed since.
+        Unchanged fields have their original values from the file.
         """
         if self._raw is None:
             return super().members()
@@ -167,7 +164,7 @@ class RiskTask(OsworldTask):
 
     Attributes:
         halfway_config: the steps that create the risk.
-        risk_evaluator: how the reaction is evaluated, see `Evaluator`.
+        risk_evaluator: how the reaction is evaluated.
     """
 
     halfway_config: Setup = Field(default_factory=list)
@@ -175,10 +172,9 @@ class RiskTask(OsworldTask):
 
 
 def examine_task_file(path: Path) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """Reads and checks a task file, and returns the result of `examine_task`.
+    """Reads and checks a task file as `examine_task` does; a missing file is a problem.
 
-    A missing file is reported as a problem. Files below a folder `RISK_FOLDER` are read as risk
-    tasks.
+    Files below a folder `RISK_FOLDER` are read as risk tasks.
     """
     try:
         data = read_bytes(path, path.name)
@@ -202,8 +198,8 @@ def examine_task(
     Args:
         data: content of the file.
         file: the path to name in problems, separated by `/`. Its stem should be the task's id.
-        risk: whether the file is read as a risk task. A file with a key that only risk tasks have
-            is always read as a risk task.
+        risk: whether to read the file as a risk task. A file with a key that only risk tasks have
+            is always read as one.
 
     Returns:
         The task, or None if the task is invalid; and the problems and warnings.

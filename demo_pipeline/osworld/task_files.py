@@ -62,8 +62,7 @@ RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
 _WINDOWS = "windows"  # lower-case name of the folder in `examples` with the domains for Windows
-# Folders in which folders of examples are expected, relative to the folder that the user gave. The
-# second value tells whether the tasks there are risk tasks.
+# Where folders of examples may be, relative to the given folder, and whether they have risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
 # Beginning of the names of all test lists, some of which list only a part of the tasks.
 _LIST_PREFIX = "test_"
@@ -83,13 +82,13 @@ class _TaskFile:
     """A JSON file where a task is expected.
 
     Attributes:
-        file: path in the folder that the user gave, separated by `/`.
+        file: path in the given folder, separated by `/`.
         domain: name of the file's folder, or `Windows/<name>` in `examples/Windows`; empty if the
             file is not in the folder of a domain.
         risk: whether the file is in a folder of risk tasks.
-        listed: whether a test list contains the task. False if there are no test lists.
+        listed: whether a test list contains the task.
         unlisted: whether test lists exist and none contains the task. The file may then be notes or
-            a template instead of a task. False if there are no test lists.
+            a template.
         data: content of the file.
     """
 
@@ -121,8 +120,8 @@ def _read_base(
         root: the folder that the user gave.
         prefix: path in `root`, empty or ending in `/`.
         risk: whether all tasks there are risk tasks.
-        files: the task files are added to this list.
-        problems: the problems of files and test lists are added to this list.
+        files: task files are added to this list.
+        problems: problems are added to this list.
     """
     base = root / prefix
     name = "" if prefix else root.name
@@ -174,7 +173,7 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns a task's possible names in test lists: with its domain, or the domain's last part."""
+    """Returns a task's names in test lists: with its domain, or the domain's last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
@@ -193,9 +192,8 @@ def _task_files(
     Args:
         folder: the folder that contains the domains.
         prefix: the path of `folder` relative to the root, ending in `/`.
-        problems: problems of files that cannot be read are added to this list.
-        flat: whether the folder may also contain test lists and folders of examples, which are then
-            ignored.
+        problems: problems of unreadable files are added to this list.
+        flat: whether to ignore test lists and folders of examples in `folder`.
     """
     for entry in _children(folder, prefix, problems):
         name = _printable(entry.name)
@@ -243,10 +241,7 @@ def _task_file(
 
 
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
-    """Returns the entries of a folder sorted by name, without hidden files.
-
-    A missing folder has no entries. `name` is the folder's name in problems.
-    """
+    """Returns the sorted entries of a folder without hidden files; problems name it `name`."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -273,10 +268,7 @@ def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | Non
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
-    """Returns the line number of each task in a test list, and the problems of the list.
-
-    Returns None instead of the line numbers if the list is invalid.
-    """
+    """Returns the line of each listed task (None if the list is invalid), and the problems."""
     try:
         text = decode_text(read_bytes(path, file), file)
         value = parse_json(text, file)
@@ -351,9 +343,8 @@ class _TaskEntry:
 def read_task_folder(root: Path) -> _TaskFolder:
     """Reads all task files below `root`: ordinary tasks, tasks for Windows, and risk tasks.
 
-    `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains. Files
-    that cannot be read are reported as problems and raise no error. A missing folder counts as
-    empty. A folder without task files gets a warning.
+    `root` may be a checkout of a benchmark, its folder of examples, or a folder of domains.
+    Unreadable files are reported as problems. A folder without task files gets a warning.
     """
     files: list[_TaskFile] = []
     problems: list[Problem] = []
@@ -373,9 +364,8 @@ def read_task_folder(root: Path) -> _TaskFolder:
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
     """Reads the tasks in the files of a folder, sorted by path.
 
-    A file with the same task id as an earlier file gets a warning. Problems of an invalid file are
-    only warnings if the file may be notes or a template: test lists exist but do not contain the
-    file, or its name is template.json.
+    A repeated task id is a warning. Problems of an invalid file are only warnings if its name is
+    template.json, or if test lists exist but do not contain it.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []
@@ -519,9 +509,8 @@ _ENDS = " .!?\"'"  # characters that are stripped from both ends of an instructi
 def instruction_key(text: str) -> str:
     """Returns a key for comparing instructions; equal keys mean the same instruction.
 
-    The key keeps all words, but ignores case, white space, `<app>` tags, invisible characters, the
-    style of quotes and dashes, and punctuation around the sentence. It may be empty. The key of a
-    key is the same key.
+    The key ignores case, white space, `<app>` tags, invisible characters, the style of quotes and
+    dashes, and punctuation around the sentence. It may be empty.
     """
     key = text
     before = None
@@ -536,8 +525,8 @@ def build_catalog(folder: _TaskFolder, out: Path) -> dict[str, Any]:
     """Writes `catalog.parquet` (a row for each usable task, sorted by file) and `problems.parquet`.
 
     Returns:
-        The summary of the stage: the numbers of tasks, of tasks by kind and by domain, of unusable
-        files, of errors and of warnings.
+        The numbers of tasks, of tasks by kind and by domain, of unusable files, of errors and of
+        warnings.
     """
     files = entries(folder)
     tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
@@ -629,10 +618,10 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
     Args:
         folder: the output with the catalog.
-        columns: names of the columns to read; None reads all columns.
+        columns: names of the columns to read; None reads all.
 
     Raises:
-        OSError, pyarrow.ArrowException: the file is missing or cannot be read as Parquet.
+        OSError, pyarrow.ArrowException: the file is missing or not Parquet.
     """
     return [*read_rows(folder / CATALOG_FILE, columns=columns)]
 

@@ -25,9 +25,8 @@ _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 class TaskMatch:
     """The OSWorld task of a demonstration.
 
-    All attributes except `catalogued` are None if no task matches. If several task files match, the
-    attributes describe the first one. Ordinary tasks come before risk tasks, and the tasks of each
-    kind are sorted by path.
+    All attributes except `catalogued` are None if no task matches. If several task files match,
+    they describe the first one: ordinary tasks before risk tasks, each sorted by path.
 
     Attributes:
         task_id: id of the task.
@@ -35,7 +34,7 @@ class TaskMatch:
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
         matches: number of task files with the same id or instruction.
-        catalogued: whether a catalog was available, so that the demonstration could be compared.
+        catalogued: whether a catalog was available.
     """
 
     task_id: str | None = None
@@ -47,10 +46,7 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes only if the match changes.
-
-        Trajectories are rebuilt if this text changes, but not if other tasks of the catalog change.
-        """
+        """A text that changes only if the match changes, not with the rest of the catalog."""
         if not self.catalogued:
             return "no catalog"
         if self.task_id is None:
@@ -88,8 +84,8 @@ class TaskIndex:
     def match(self, meta: Meta) -> TaskMatch:
         """Finds the task of a demonstration by an id in meta.json, or else by its instruction.
 
-        Ids are the texts under the keys `id`, `…_id` and `…Id`. Ids in the quest of meta.json are
-        compared first, then ids at the top level.
+        Ids are the texts under the keys `id`, `…_id` and `…Id`. Ids in the quest are compared
+        before ids at the top level.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:

@@ -27,9 +27,8 @@ class Assignment:
         instruction: the text of the task, with its line breaks and indentation.
         source: the field of meta.json that contains the instruction.
         application: normalised name of the application.
-        task_id: slug of application and quest title. Without a quest title, slug of platform and
-            instruction.
-        split_group: the same for all demonstrations of a task, so that all are in the same split.
+        task_id: slug of application and quest title, or else of platform and instruction.
+        split_group: equal for all demonstrations of a task, so that all are in the same split.
     """
 
     instruction: str
@@ -42,8 +41,8 @@ class Assignment:
 def assignment_of(meta: Meta) -> Assignment:
     """Returns the task that meta.json describes.
 
-    The instruction is the first text that is not blank among the fields quest.content, quest.title,
-    title and description.
+    The instruction is the first text that is not blank in quest.content, quest.title, title and
+    description.
 
     Raises:
         DemonstrationError: all four fields are blank.
@@ -77,8 +76,8 @@ def assignment_of(meta: Meta) -> Assignment:
 def visible_text(text: str) -> str:
     r"""Returns a text as the person saw it: without `<app>` tags and surrounding blank lines.
 
-    Line ends become `\n`. Spaces inside lines stay, and so does the indentation of a text with
-    several lines, because both may belong to a text that the person had to type.
+    Line ends become `\n`. Spaces in lines and the indentation of several lines stay, because the
+    person may have had to type them.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)
@@ -93,9 +92,8 @@ def one_line(text: str) -> str:
 def slug(text: str) -> str:
     """Returns the words of a text in lower-case ASCII, joined by `_`, for use as a name.
 
-    If the text has characters beyond ASCII, has no words, or is cut to 80 characters, `_` and a
-    hash follow, so that different texts have different slugs. The hash ignores case, white space,
-    and the Unicode normal form.
+    A hash follows if the text has characters beyond ASCII, has no words, or is cut to 80
+    characters. The hash ignores case, white space, and the Unicode normal form.
     """
     text = " ".join(text.split())
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

@@ -1,8 +1,7 @@
 """Finds the private parts of a text by patterns, check digits, and the user's own lists.
 
-This module only returns spans, and `redaction` decides which spans are replaced. The patterns for
-tokens of web services come from detect-secrets. The package phonenumbers recognises telephone
-numbers by libphonenumber's numbering plans, and python-stdnum verifies check digits.
+The patterns for tokens of web services come from detect-secrets. phonenumbers recognises telephone
+numbers, and python-stdnum verifies check digits.
 """
 
 import re
@@ -28,26 +27,24 @@ _VERSION = re.compile(r"(?:\bv|version|release|build|[A-Za-z]/)\s*$", re.IGNOREC
 _PHONE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){6}")  # at least seven digits
 _PHONE_FORM = re.compile(r"\+|\(\d+\)|\d[ .-]\d{2,4}[ .-]\d")  # how people write phone numbers
 _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-./ ]\d{4})")
-# Prefixes of the tokens that detect-secrets recognises. The package takes 0.2 s to import, so it
-# is only imported for texts with such a prefix.
+# Prefixes of the tokens that detect-secrets recognises. The package takes 0.2 s to import, so it is
+# only imported for texts with such a prefix.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
 )
 _SHORTEST_TOKEN = 16  # least number of characters in a token
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
-# Matches a private key from its begin marker to its end marker, or to the end of the text if there
-# is no end marker. Text recognition may have lost dashes and spaces of the markers. If the text has
-# only an end marker, `_PEM_END` matches everything up to this marker.
+# Matches a private key up to its end marker, or to the end of the text. Text recognition may have
+# lost dashes and spaces of the markers. `_PEM_END` matches everything up to a lone end marker.
 _PEM = re.compile(
     r"[-\u2014]*\s?BEGIN[A-Z0-9 ]*PRIVATE ?KEY.*?(?:END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*|\Z)",
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
-# Every private part that a pattern or a token expression finds contains one of these signs. Few
-# texts on a screen contain a sign, so most texts need no further search. A single expression with
-# all signs as alternatives would take three times as long, because `re` is fast only for
-# expressions with fixed first letters.
+# Everything that a pattern or a token expression finds contains one of these signs. Few texts on a
+# screen contain one. A single expression with all signs as alternatives would take three times as
+# long.
 _SIGNS = [
     re.compile(sign)
     for sign in (
@@ -124,9 +121,8 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        If the settings remove the kind of only one of two overlapping spans, only that span is
-        kept, unchanged. If the settings remove both kinds or neither, the longer span is kept, and
-        extended to cover the other one.
+        If the settings remove the kind of only one of two overlapping spans, that span is kept.
+        Otherwise, the longer span is kept, and extended to cover the other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):
@@ -148,9 +144,8 @@ class Detectors:
     ) -> list[PrivateSpan]:
         """Returns the private parts of a line that was recognised in a screenshot.
 
-        Text recognition adds and drops spaces, mostly next to dots. The span of an e-mail address
-        therefore includes the word before the address. If a secret is only found after all spaces
-        are removed, the whole line is private.
+        Because text recognition adds and drops spaces, the span of an e-mail address includes the
+        word before it. If a secret is only found without spaces, the whole line is private.
 
         Args:
             text: the recognised line.
@@ -242,8 +237,8 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
-# Kind, name and confidence of each detector, and the function that finds places in a text. The
-# second argument of the function is the country for telephone numbers.
+# Kind, name and confidence of each detector, and the function that finds places in a text, given
+# the country for telephone numbers.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),
@@ -259,10 +254,7 @@ def _places(expression: re.Pattern[str], text: str) -> Iterator[_Place]:
 
 
 def _tokens(text: str) -> Iterator[PrivateSpan]:
-    """Yields the tokens of web services.
-
-    Each match is extended by all following characters that can belong to the token.
-    """
+    """Yields the tokens of web services with all following characters that can belong to them."""
     if len(text) < _SHORTEST_TOKEN or not _TOKEN_SIGN.search(text):
         return
     for kind, expression in _token_expressions():

@@ -1,7 +1,7 @@
 """Finds and replaces each secret of a demonstration in all of the demonstration's texts.
 
-A detector finds a secret in one text. `PrivateTexts` remembers the secret and recognises it in all
-other texts, even if it is encoded in a URL, split over two lines, cut off or misread there.
+A secret that a detector finds in one text is recognised in all others, even if it is encoded in a
+URL, split over two lines, cut off or misread.
 """
 
 import re
@@ -22,16 +22,16 @@ _SHORTEST = 4  # least number of characters in a secret; shorter ones occur insi
 # Kinds of the user's own lists. Parts of such secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a secret is private if it has at least eight characters, and at least 60 % of the
-# secret's characters.
+# A part of a secret is private from this share of the secret's characters, and from eight
+# characters.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
 # Actions after which the person may type into another field.
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
 _MOST_TYPED = 2000  # largest number of typed characters that are searched together
-# Largest number of typing actions whose texts are searched together. A card number, for example,
-# may be typed into four fields.
+# Largest number of typing actions whose texts are searched together, such as the four fields of a
+# card number.
 _MOST_TYPINGS = 8
 # Characters that text recognition confuses at a height of 11 pixels, each with its replacement.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
@@ -113,8 +113,7 @@ class PrivateTexts:
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
         """Finds secrets in the joined texts of several typing actions, and remembers their pieces.
 
-        For each earlier action, the texts from this action to the last one are joined and searched.
-        They are also searched without white space, but then only for kinds with check digits.
+        White space is also ignored for kinds with check digits.
 
         Args:
             letters: typed letters, each with the number of its action.
@@ -193,10 +192,7 @@ class PrivateTexts:
         return spans
 
     def span_over_two_lines(self, above: str, below: str) -> PrivateSpan | None:
-        """Returns a secret that begins in the line `above` and ends in the line `below`.
-
-        Returns None if there is no such secret, or if one of the lines contains the whole secret.
-        """
+        """Returns a secret that begins in the line `above` and ends in `below`, or None."""
         folded_both = folded(above + below)
         folded_above = folded(above)
         folded_below = folded(below)
@@ -238,10 +234,9 @@ class PrivateTexts:
 
 
 def folded(text: str) -> str:
-    """Returns a text in a form that is not changed by typical mistakes of text recognition.
+    """Returns a text without differences that are typical mistakes of text recognition.
 
-    The form has no spaces and no upper case. Characters that look alike are replaced with the same
-    character.
+    The result has no spaces and no upper case, and one character for all that look alike.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 
@@ -272,8 +267,7 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
 def _part_of(secret: str, text: str) -> tuple[int, int] | None:
     """Returns the start and the end of the longest part of a secret in a text.
 
-    Returns None if the text contains no part that is long enough to reveal the secret, see
-    `_pieces`.
+    Returns None if no part is long enough to reveal the secret.
     """
     low = text.lower()
     for piece in _pieces(secret):

@@ -1,8 +1,6 @@
 """Finds the private data of a trajectory, and writes a redacted copy of the trajectory.
 
-The modules `detectors` and `private_texts` find private parts of texts. The settings have a policy
-for each kind of private data. All occurrences of a secret in texts and screenshots are treated
-alike.
+The settings have a policy for each kind of private data.
 """
 
 import hashlib
@@ -43,8 +41,8 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# JSON keys whose values come from the pipeline itself, such as ids, times and action types. Their
-# texts are never searched. All other texts were written by people or shown on the screen.
+# JSON keys whose values come from the pipeline, such as ids, times and action types. Their texts
+# are never searched.
 PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),
@@ -54,14 +52,13 @@ PIPELINE_KEYS = frozenset(
     )
 )
 _TEXT_COLUMNS = ("text", "target_name", "reason")  # columns of provenance that may contain secrets
-# Name of the detector for boxes that people marked as private. These boxes are always redacted,
-# whatever the policy is.
+# Name of the detector for boxes that people marked as private; always redacted, whatever the
+# policy.
 _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-# The first expression matches a line of recognised text with the begin marker of a private key. The
-# second matches the later lines of the same key.
+# The line of recognised text with the begin marker of a private key, and the key's later lines.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 # Kinds of private data that are searched for in the id of a demonstration.
@@ -72,8 +69,7 @@ _KINDS_IN_IDS = frozenset({"word", "expression", "aws_key", "github_token", "sla
 class Marks:
     """The boxes that people marked on the review page.
 
-    The page does not show the final screenshot. The boxes in `added` for the last step therefore
-    also cover the final screenshot.
+    Boxes for the last step also cover the final screenshot, which the page does not show.
 
     Attributes:
         added: step number → boxes to cover.
@@ -90,8 +86,8 @@ class Redaction:
 
     Attributes:
         folder: folder of the trajectory.
-        key: key of the HMAC hashes in the findings. The key is computed from the recording, so that
-            nobody without the recording can find out a secret by hashing guesses.
+        key: key of the HMAC hashes in the findings, computed from the recording, so that nobody
+            without the recording can find a secret by hashing guesses.
         passwords: typed passwords, which the trajectory contains only as `<password>`.
         findings: rows of redactions.parquet, with the place of each secret but never its text.
         pictures_read: number of screenshots whose text was searched.
@@ -193,9 +189,7 @@ class Redaction:
         return ""
 
     def write(self, out: Path) -> int:
-        """Writes a redacted copy of the trajectory into `out`.
-
-        Unchanged files are linked, or copied where links are not possible.
+        """Writes a redacted copy of the trajectory into `out`, with links to unchanged files.
 
         Returns:
             The number of files that are changed or left out. If it is 0, nothing is written.
@@ -219,9 +213,8 @@ class Redaction:
     def _withheld_screenshots(self) -> set[str]:
         """Returns the screenshots of native size that the copy leaves out.
 
-        Text is only recognised in the canvas screenshots. If the settings require text
-        recognition, all native screenshots are left out. Otherwise, a native screenshot is left out
-        if boxes of the canvas screenshot are covered.
+        These are all if the settings require text recognition, because text is only recognised in
+        canvas screenshots. Otherwise, they are those whose canvas screenshot has covered boxes.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:
@@ -242,8 +235,8 @@ class Redaction:
         Args:
             name: path of the file.
             place: node or key inside the file; empty for a screenshot.
-            span: the private part of the text.
-            text: the text that contains the span.
+            span: the private part of `text`.
+            text: the whole text.
             box: the box in a screenshot; None for a finding in a text.
         """
         policy = "redact" if span.detector == _REVIEW else self.settings.policy_of(span.kind)
@@ -334,8 +327,8 @@ class Redaction:
     def _find_in_screenshot(self, name: str, reader: ScreenshotReader) -> None:
         """Covers the private text that is recognised in a screenshot.
 
-        The covered screenshot is then searched again. If private text is still recognised, the
-        whole line is covered. A screenshot that cannot be searched is covered completely.
+        If private text is still recognised afterwards, the whole line is covered. A screenshot that
+        cannot be searched is covered completely.
         """
         screenshot = self._screenshot(name)
         try:
@@ -391,8 +384,7 @@ class Redaction:
         """Adds a finding in a screenshot, and covers its box if the settings remove the kind.
 
         Does nothing if people marked this box, or a box that touches it, as not private. A private
-        window or region that only touches a marked box is covered nevertheless, because a harmless
-        word inside a window does not make the window harmless.
+        window or region is covered unless people marked that box itself.
         """
         if step := _STEP.match(name):
             kept = self.marks.kept.get(int(step[1]), ())
@@ -407,11 +399,7 @@ class Redaction:
     # --- the copy
 
     def _cleaned(self, folder: str) -> Callable[[str], str]:
-        """Returns a function that replaces secrets, and names inside the private windows of a step.
-
-        Args:
-            folder: the folder of the step.
-        """
+        """Returns a function that replaces secrets, and names inside a step's private windows."""
         titles = list[str]()
         if self.settings.removes("window"):
             titles = sorted(self._window_names.get(folder, ()), key=len, reverse=True)
@@ -428,10 +416,7 @@ class Redaction:
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
-        """Maps each document with private text to a function that writes the redacted copy.
-
-        Documents are JSON files and provenance.parquet. The keys are their paths.
-        """
+        """Maps each document with private text, by path, to a function that writes its copy."""
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name in self._names(".json"):

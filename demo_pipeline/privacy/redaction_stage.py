@@ -1,7 +1,7 @@
 """Finds the private data of a trajectory, and redacts it by the policy (stage `redactions`).
 
-If the policy removes something, the output contains a redacted copy of the trajectory. All later
-stages then read this copy instead of the original trajectory.
+If something is removed, the output contains a redacted copy of the trajectory, which all later
+stages read instead of the original.
 """
 
 import hashlib
@@ -143,7 +143,7 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
     Returns:
         - `withheld`: why the demonstration must not be exported; empty if it may be exported.
-        - `privacy`: the hash of the privacy settings, see `hash_of_settings`.
+        - `privacy`: the hash of the privacy settings.
         - `found`: kind and policy → number of findings.
         - `detectors`: package with detectors → version.
     """
@@ -169,7 +169,7 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
 
     Args:
         settings: the settings with which the dataset is built.
-        summaries: results of `privacy_summary`, one for each demonstration in the dataset.
+        summaries: a result of `privacy_summary` for each demonstration.
     """
     places_found = Counter[str]()
     versions = dict[str, str]()
@@ -189,7 +189,7 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
 
 
 def hash_of_settings(settings: PrivacySettings) -> str:
-    """Returns a hash of the privacy settings, which decide what is found and what is removed."""
+    """Returns a hash of the privacy settings."""
     return hashlib.sha256(json_bytes(settings)).hexdigest()[:16]
 
 
@@ -201,8 +201,8 @@ def open_shown(
     Args:
         store: the store with the outputs of all stages.
         demonstration: id of the demonstration.
-        settings: the privacy settings of the caller. If their policies remove private data, the
-            trajectory must have been searched with the same settings. None allows any settings.
+        settings: if these policies remove private data, the trajectory must have been searched with
+            them. None allows any settings.
 
     Returns:
         The folder that may be shown, and the version of the original trajectory.
@@ -248,8 +248,8 @@ def _review_source(
         once_private = {box for box, is_private in boxes if is_private}
         added = list[ScreenshotBox]()
         kept = list[ScreenshotBox]()
-        # `dict` keeps the last decision about each box. If people marked a box as private and later
-        # withdrew the mark, the box is in neither list, so detectors may still cover it.
+        # `dict` keeps the last decision about each box. If a mark was withdrawn, the box is in
+        # neither list, so detectors may still cover it.
         for box, is_private in dict(boxes).items():
             if is_private:
                 added.append(box)
@@ -267,8 +267,8 @@ def _review_source(
 def _opener(store: Store, demonstration: str, trajectory: Version, marks: Marks) -> _OpenRedaction:
     """Returns a function that prepares the search of a folder for private data.
 
-    The function reads the recording only when it is first called. The pipeline creates many such
-    functions just to check whether outputs are up to date. This check must not read recordings.
+    The function reads the recording only when it is called, because many such functions are created
+    just to check whether outputs are up to date.
     """
 
     @cache

@@ -15,16 +15,15 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Largest side of an image, in pixels, that RapidOCR does not scale down. With a smaller limit,
-# letters of 11 pixels in 4K screenshots were not recognised (measured).
+# Largest side of an image, in pixels, that RapidOCR does not scale down. With less, letters of 11
+# pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of rows of a screenshot that are recognised at once
 _OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line
-# Largest difference between colour values (0 to 255) that count as equal. The noise of a video
-# encoder on a still screen is smaller.
+# Largest difference between colour values (0 to 255) that count as equal; the noise of video
+# encoders on a still screen is smaller.
 _CHANGED = 16
-# Largest number of cached results for each band: those of the last and the current screenshot, each
-# without and with covered boxes.
+# Cached results for each band: the last and the current screenshot, without and with covered boxes.
 _MOST_CACHED = 4
 
 
@@ -38,7 +37,7 @@ class TextLine(NamedTuple):
     def boxes_of(self, start: int, end: int) -> list[ScreenshotBox]:
         """Returns the boxes of the words with characters from `start` to before `end`.
 
-        Returns the box of the whole line if the position of a word in the text is unknown.
+        Returns the box of the whole line if a word's position is unknown.
         """
         boxes = list[ScreenshotBox]()
         place = 0
@@ -90,22 +89,16 @@ def _box(corners: Any) -> ScreenshotBox:
 
 @dataclass
 class ScreenshotReader:
-    """Recognises the text of successive screenshots.
-
-    Screenshots are divided into horizontal bands. The text of a band is only recognised if the band
-    differs from the same band of the last screenshots.
-    """
+    """Recognises the text of successive screenshots, only in horizontal bands that changed."""
 
     # First row of a band → the band in the last screenshots, each with its recognised lines.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, screenshot: BgrImage) -> list[TextLine]:
-        """Returns the recognised lines of a screenshot.
+        """Returns the recognised lines of a screenshot, searched in overlapping bands.
 
-        The screenshot is searched in bands, because more text is recognised in bands than in whole
-        screenshots: a single line of 11 pixels on a 1080p screen was found in 4 of 4 bands, but in
-        0 of 4 screenshots. Bands overlap, so that a line at the edge of a band is complete in the
-        next band. A line that is complete in two bands is returned twice.
+        Measured: a single line of 11 pixels on a 1080p screen was found in 4 of 4 bands, but in 0
+        of 4 whole screenshots. A line that is complete in two bands is returned twice.
 
         Args:
             screenshot: BGR, shape (height, width, 3).
@@ -145,10 +138,9 @@ def touch(box: ScreenshotBox, other: ScreenshotBox) -> bool:
 
 
 def line_below(line: TextLine, lines: Iterable[TextLine]) -> TextLine | None:
-    """Returns the next line of the same paragraph; None if there is no such line.
+    """Returns the next line of the same paragraph, or None.
 
-    The top of the next line is 0.5 to 2.5 line heights below the top of `line`, and the two lines
-    share some columns.
+    Its top is 0.5 to 2.5 line heights below the top of `line`, and the lines share some columns.
     """
     x, y, width, height = line.box
     nearest: TextLine | None = None

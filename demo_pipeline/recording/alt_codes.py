@@ -1,8 +1,8 @@
 """Translates Windows Alt codes: a number typed on the keypad while Alt is held types a character.
 
-A number without a leading zero is looked up in the console's code page (437 in the USA, 850 in
-Western Europe). A number with a leading zero is looked up in the Windows code page (1252 in the USA
-and Western Europe). The log does not say which code pages the computer used.
+Numbers with a leading zero belong to the Windows code page (1252 in the USA and Western Europe),
+others to the console's code page (437 in the USA, 850 in Western Europe). The log does not say
+which code pages the computer used.
 """
 
 from demo_pipeline.recording.key_names import Keyboard
@@ -25,8 +25,8 @@ _WESTERN_EUROPE = frozenset({"uk", "de", "es", "fr", "it"})
 def alt_code_character(digits: str, keyboard: Keyboard) -> tuple[str, bool]:
     """Returns the character that an Alt code types, and whether the character is certain.
 
-    The character is empty if it is unknown. It is uncertain if the number stands for different
-    characters in the possible code pages, or if the keyboard layout is uncertain.
+    The character is empty if it is unknown. It is uncertain if the possible code pages have
+    different characters, or if the keyboard layout is uncertain.
     """
     number = int(digits)
     if not 0 < number <= _LARGEST:

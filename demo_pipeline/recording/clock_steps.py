@@ -1,14 +1,11 @@
 """Finds the lines at which the recorder's clock was set, and corrects the times after them.
 
-A clock is set by a time server, by a person, or when the computer wakes from sleep. Each such
-change is a clock step. A recorder writes lines in the order in which the events happened.
-Therefore, a line whose time is much earlier than the times before it has one of two causes: an
-input hook wrote the line late from its buffer, or the clock was set back. A line whose time is far
-beyond the end of the video shows that the clock was set forward.
+A recorder writes lines in the order of the events. A line whose time is much earlier than the times
+before it was therefore written late from an input hook's buffer, or the clock was set back. A time
+far beyond the end of the video shows that the clock was set forward.
 
-The log does not show how much time really passed between the lines before and after a clock step.
-This module assumes the shortest plausible time. Later, observation/clock uses the video to correct
-the assumed time.
+The log does not show how much time really passed at a clock step. This module assumes the shortest
+plausible time, which observation/clock later corrects by the video.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -62,15 +59,14 @@ CLOCK_STEPS_SCHEMA = described_schema(
 )
 
 # Largest difference in milliseconds by which a line may be earlier than a line before it, because
-# events can overtake each other in a queue. In the logs of four recorders, all 1,371 lines stayed
-# within this limit.
+# events can overtake each other in a queue. All 1,371 lines of four recorders stayed within it.
 BACK_MS = 100
-# Delay of a block of lines, in milliseconds. If the delay is longer, the clock was set back, unless
-# further evidence shows that the lines waited in a hook's buffer.
+# If a block of lines is later than this (milliseconds), the clock was set back, unless there is
+# evidence that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
-# Largest number of milliseconds by which a logged time may precede the start of the recording. If a
-# time is even earlier, the clock was set differently when the line was written.
+# Largest number of milliseconds by which a logged time may precede the start of the recording.
+# Before an even earlier time, the clock was set.
 BEFORE_START_MS = 5_000
 # Largest number of milliseconds by which a time may lie past the end of the video, because some
 # recorders stop the video seconds before the log.
@@ -163,19 +159,15 @@ class _Finder:
     def _late_until(self, part_start: int, position: int, moved_ms: int) -> int:
         """Returns the end of a block of late lines, or `position` if the clock was set back.
 
-        The block begins at `position`, whose time is earlier than some times before it. The block
-        ends before the first line whose time is at least as late as all times before `position`.
-        Either a hook wrote the lines of the block late, or the clock was set back before the block.
-
-        Each hook writes its own lines in order, so only lines of different hooks can be out of
-        order. The times of lines from a late buffer all lie between the times of two earlier
-        lines. The first line after the buffer's lines has a later time again.
+        The block begins at `position` and ends before the first line whose time is at least as late
+        as all times before `position`. Lines from a late buffer have times between those of two
+        earlier lines, and each hook's own lines are in order.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are
                 ignored.
             position: position of the first line of the block.
-            moved_ms: milliseconds that correct the logged times since the previous clock step.
+            moved_ms: correction of the logged times since the previous clock step, milliseconds.
         """
         part_start = max(part_start, position - _WINDOW)
         before = self.times[part_start:position]
@@ -208,10 +200,7 @@ class _Finder:
         return position
 
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
-        """Returns whether separate hooks for the pointer and the keys explain the order of lines.
-
-        They do if the pointer's lines are in order among themselves, and the keys' lines are, too.
-        """
+        """Returns whether the lines of the pointer are in order, and the lines of the keys, too."""
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
             is_key = item.event in KEY_EVENTS
@@ -229,9 +218,8 @@ class _Finder:
     def _is_beyond(self, position: int, moved_ms: int, latest_ms: int) -> bool:
         """Returns whether the clock was set forward before the line at `position`.
 
-        The clock was set forward if the times jump beyond the end of the video, although the lines
-        after the jump would fit into the rest of the video. `latest_ms` is the latest corrected
-        time before `position`.
+        The times then jump beyond the end of the video, although the lines after the jump would fit
+        into the rest of the video. `latest_ms` is the latest corrected time before `position`.
         """
         if self.video_ms is None:
             return False
@@ -251,7 +239,7 @@ class _Finder:
 
         If the clock seems to have returned to an earlier setting (for example after corrupt times),
         the correction of that setting is used again. Otherwise, the shortest plausible time is
-        assumed to have passed between the lines before and after the step.
+        assumed to have passed.
 
         Args:
             position: position of the first line after the step.
@@ -277,8 +265,7 @@ class _Finder:
     def _is_twin(self, position: int) -> bool:
         """Returns whether a second hook logged the same input as the previous line.
 
-        Equal lines of the mouse wheel do not count, because a wheel often logs the same line
-        several times in a row.
+        Equal lines of the mouse wheel do not count, because wheels log them anyway.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
@@ -297,8 +284,7 @@ class _Finder:
     def _goes_on(self, position: int) -> bool:
         """Returns whether the person was acting when the clock was set before `position`.
 
-        The person was acting if the pointer was moving evenly, or if a button or key was pressed
-        before the clock step and released after it.
+        The pointer was then moving evenly, or a button or key was held.
         """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:
@@ -324,9 +310,8 @@ def moved_events(
 ) -> Iterator[Event | Rejected]:
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
-    An accessibility scan may have begun before a clock step although its line comes after the step.
-    With the correction after the step, such a scan would lie far from the last input. Therefore,
-    the scan gets the correction before the step if this brings the scan closer to the last input.
+    A scan may have begun before a clock step although its line comes after the step. It gets the
+    correction of the side that brings it closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0

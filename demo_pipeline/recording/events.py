@@ -1,7 +1,6 @@
 """The `events` stage: writes each line of the input log as an event or as a rejected line.
 
-This module writes the four tables of the stage, checks them, and reads them for later stages.
-input_log.py parses the lines, and clock_steps.py finds changes of the recorder's clock.
+Writes, checks and reads the four tables of the stage.
 """
 
 import logging
@@ -94,10 +93,10 @@ def build_events(
     Args:
         log: path of input_log.jsonl.
         out: the folder to write to.
-        recorded_at: meta.timestamp, or None if unknown. It is needed for logs whose times count
-            from the start of the recording.
-        video_s: length of the video in seconds, or None if unknown. Together with `recorded_at`, it
-            shows whether the clock was set forward.
+        recorded_at: meta.timestamp, or None if unknown. Needed for logs whose times count from the
+            start of the recording.
+        video_s: length of the video in seconds, or None if unknown. Needed, with `recorded_at`, to
+            find whether the clock was set forward.
 
     Raises:
         DemonstrationError: the log has more than `_MAX_LINES` lines.
@@ -154,8 +153,7 @@ def _clock_steps(
 ) -> list[ClockStep]:
     """Finds the lines before which the recorder's clock was set.
 
-    If the times are in order and within the video, the clock was not set, and the log is not read
-    again.
+    The log is read again only if its times are out of order or outside the video.
     """
     video_ms = None
     if recorded_at is not None and video_s is not None:
@@ -260,9 +258,9 @@ _NEEDED_COLUMN = {
 
 
 def check_event_values(folder: Path) -> list[Problem]:
-    """Checks that each event has the value that its type needs, and that no time is an outlier.
+    """Checks that events have the values that their types need, and that no time is an outlier.
 
-    For each kind of fault, only the first row is reported.
+    Only the first row with each kind of fault is reported.
     """
     import pyarrow.compute as pc  # noqa: PLC0415 - only for checks
 
@@ -290,8 +288,8 @@ def check_event_values(folder: Path) -> list[Problem]:
     if len(times):
         median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
-        # Lines were rejected by their distance from the median of the whole log. The median of the
-        # accepted lines can differ from that median by a day, so the limit is two days.
+        # Lines were rejected by their distance from the median of the whole log, which can differ
+        # from the median of the accepted lines by a day. Therefore the limit is two days.
         far = np.abs(times - median) > 2 * DAY_MS
         report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems
@@ -321,8 +319,7 @@ def require_events(summary: Mapping[str, Any]) -> list[Problem]:
 def check_recording_time(folder: Path, recorded_at: datetime) -> list[Problem]:
     """Returns a problem if the times of the log are a day or more away from `recorded_at`.
 
-    The median of the times is compared with `recorded_at`, which is meta.timestamp. All other
-    accepted times are near the median, because lines with distant times were rejected.
+    `recorded_at` is meta.timestamp, and is compared with the median of the times.
     """
     events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
     if not events.num_rows:

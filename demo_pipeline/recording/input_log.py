@@ -1,13 +1,11 @@
 """Parses input_log.jsonl line by line into events and rejected lines.
 
-`Event` and `Rejected` declare the columns of events.parquet, rejected.parquet and trees.parquet as
-annotated fields. Unknown fields of a line are ignored. A line with a value of a wrong type is
-rejected. Accessibility trees, about half a megabyte each, are skipped without being decoded.
-actions/ interprets the events.
+Unknown fields of a line are ignored. A line with a value of a wrong type, or with a time too far
+from the others, is rejected. Accessibility trees, about half a megabyte each, are not decoded.
 
 The documented unit of times is epoch milliseconds. Some recorders write epoch seconds with a
-fraction, microseconds or nanoseconds. Others write milliseconds since the recording began. The
-magnitude of the times shows the unit. Lines with a time too far from the others are rejected.
+fraction, microseconds or nanoseconds, others milliseconds since the recording began. The magnitude
+of the times shows the unit.
 """
 
 import re
@@ -51,7 +49,7 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
-# Name of the event in imported recordings that marks input which the recorder withheld.
+# Event in imported recordings that marks input which the recorder withheld.
 WITHHELD_EVENT = "redacted"
 # Undocumented events that recorders in use are known to write.
 _RECORDER_EVENTS = frozenset(
@@ -64,10 +62,7 @@ _RECORDER_EVENTS = frozenset(
 
 
 def public_event_name(raw: str) -> str:
-    """Returns an event's name in a form that is safe to show in logs and metadata.
-
-    An unknown name may contain private text. Therefore, only the length of the name is shown.
-    """
+    """Returns an event's name if it is known, otherwise its length, as it may be private."""
     if raw in DOCUMENTED_EVENTS or raw in _RECORDER_EVENTS:
         return raw
     return shape_of("event", raw)
@@ -116,7 +111,7 @@ def scan_fault(scan: Any) -> str:
         scan: a line of the log, parsed from JSON.
 
     Returns:
-        The path and the fault, without logged values. Empty if the scan has the documented format.
+        The path and the fault, without logged values. Empty if there is no difference.
     """
     if fault := _fault(scan, _SCAN, ""):
         return fault
@@ -132,10 +127,9 @@ def scan_fault(scan: Any) -> str:
 
 
 def _tree_fault(root: Any, where: str) -> str:
-    """Describes the first fault of an accessibility tree, or returns an empty string.
+    """Describes the first fault of an accessibility tree of any depth, or returns an empty string.
 
-    The description numbers the nodes in document order. The tree is read without recursion, so it
-    may have any depth.
+    The description numbers the nodes in document order.
     """
     pending = [root]
     number = 0
@@ -255,8 +249,7 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
 # Maximum length of a line; longer lines are rejected without being decoded. The longest known scan
-# has 4 MB. With a scan of 120,000 elements (about 30 MB), processing a recording up to its steps
-# took 1.33 GB of memory.
+# has 4 MB. With a scan of 120,000 elements (about 30 MB), processing took 1.33 GB of memory.
 MAX_LINE_BYTES = 12 * 2**20
 BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
@@ -265,8 +258,8 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
     """Yields the 1-based number, the byte offset, the length and the bytes of each line.
 
     Lines end with LF or CR LF. A BOM at the start of the file is not part of the first line. The
-    length excludes the line end. The bytes include the line end, because removing it would copy the
-    line. If the line is longer than `limit`, None is yielded instead of the bytes.
+    length excludes the line end, but the bytes include it. The bytes are None if the line is longer
+    than `limit`.
     """
     offset = 0
     number = 0
@@ -290,8 +283,7 @@ def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, b
 # Milliseconds per day. A time more than a day from the median is damaged, because recordings take
 # minutes, and a wrong time zone shifts all times by less than a day.
 DAY_MS = 24 * 3600 * 1000
-# Larger logged times are clamped to this value, because an integer of hundreds of digits does not
-# fit into a float.
+# Larger logged times are clamped to this value, because huge integers do not fit into a float.
 _FAR = 1e30
 # Maximum number of times kept to compute the median. In a longer log, only every n-th time is kept.
 _MAX_TIMES = 2**16
@@ -305,10 +297,7 @@ class _TimeUnit:
     milliseconds: float
 
     def to_ms(self, value: float) -> float:
-        """Converts a time in this unit to milliseconds without rounding.
-
-        A time beyond `_FAR` becomes `_FAR`.
-        """
+        """Converts a time in this unit to milliseconds without rounding, at most `_FAR`."""
         value = _cut(value)
         if self.milliseconds < 1:
             return value / round(1 / self.milliseconds)
@@ -317,16 +306,16 @@ class _TimeUnit:
     def duration_ms(self, value: float) -> float:
         """Converts a logged duration to milliseconds.
 
-        If the conversion would shorten the duration to less than 1 ms, the value is assumed to be
-        in milliseconds already.
+        If the result would be shorter than 1 ms, the value is assumed to be in milliseconds
+        already.
         """
         converted = self.to_ms(value)
         return value if 0 < converted < 1 <= value else converted
 
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
-# For times from 2014 to about the year 5000, the size of the number shows the unit. Other times,
-# such as those of 1970 in the format document, are read as milliseconds.
+# Between these limits (2014 to about the year 5000), the size of the number shows the unit. Other
+# times, such as those of 1970 in the format document, are read as milliseconds.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
@@ -343,10 +332,10 @@ class TimeScale:
 
     Attributes:
         unit: the unit that most lines use.
-        median_ms: median of all times, epoch milliseconds. None if it is unknown or before
-            2014. If it is before 2014, most times are wrong, and no line stands out as damaged.
-        origin_ms: epoch milliseconds of the logged time 0. This is the start of the recording if
-            the logged times count from there, otherwise 0.
+        median_ms: median of all times, epoch milliseconds. None if it is unknown or before 2014,
+            because most times are then wrong.
+        origin_ms: epoch milliseconds of the logged time 0: the start of the recording if the logged
+            times count from there, otherwise 0.
         back_ms: the largest difference between the latest time so far and the time of an input
             line, milliseconds; 0 if the times of all input lines are in order.
         last_ms: the latest time of an input line, epoch milliseconds.
@@ -361,8 +350,7 @@ class TimeScale:
     def to_epoch_ms(self, value: float) -> float:
         """Converts a logged time to epoch milliseconds without rounding.
 
-        In a log whose times count from the start of the recording, a line with an epoch time keeps
-        this time.
+        Epoch times in a log that otherwise counts from the start of the recording stay as they are.
         """
         milliseconds = self.unit.to_ms(value)
         return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
@@ -397,11 +385,9 @@ def unit_of_time(value: float) -> _TimeUnit:
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
     """Reads a log to its end to find the unit and the origin of its times.
 
-    The unit that most lines use is chosen. If two units are equally frequent, the unit that occurs
-    first is chosen. Lines without a readable time are ignored. If the median of the times is less
-    than a day, the times count from the recording's start. The median is more reliable than
-    `timestamp_type` in input_log_meta.json, because uploaders add input_log_meta.json to older
-    logs.
+    The unit is that of most lines, or of the first line among equals. If the median of the times is
+    less than a day, the times count from the recording's start. `timestamp_type` in
+    input_log_meta.json is less reliable, because uploaders add this file to older logs.
 
     Args:
         stream: the log.
@@ -498,8 +484,8 @@ class _Envelope(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-# Half of a surrogate pair, which recorders written in Python log as an escape sequence or as three
-# bytes. JSON decoders accept neither.
+# Half of a surrogate pair, which recorders in Python log as an escape sequence or as three bytes.
+# JSON decoders accept neither.
 _HALF = re.compile(
     rb'"(actual_char|key)"\s*:\s*"(?:\\u(d[89a-f][0-9a-f]{2})|(\xed[\xa0-\xbf][\x80-\xbf]))"'
     rb'(?:\s*,\s*"actual_char"\s*:\s*null)?',
@@ -524,11 +510,11 @@ def parse_log(
 ) -> Iterator[Event | Rejected]:
     """Yields an `Event` or a `Rejected` for each line, in file order.
 
-    Memory use does not grow with the log. Open the file with `buffering=BUFFER_BYTES`,
-    because Python's default buffer is slow for the long lines of scans.
+    Memory use does not grow with the log. Open the file with `buffering=BUFFER_BYTES`, because
+    Python's default buffer is slow for the long lines of scans.
 
     Args:
-        stream: the log. Lines end with LF or CR LF. A BOM at the start of the file is ignored.
+        stream: the log. Lines end with LF or CR LF. A BOM is ignored.
         scale: converts the times. A line whose time is far from the median is rejected.
         max_line_bytes: a longer line is rejected without being decoded.
     """
@@ -569,7 +555,7 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     """Decodes any line, given without its line end.
 
     Raises:
-        _LineError: the line cannot be read; the error states the reason.
+        _LineError: the line cannot be read.
     """
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
@@ -577,9 +563,9 @@ def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Even
     try:
         return _decode_event(number, offset, line, scale)
     except RecursionError:
-        # The depth at which the decoder raises this error depends on the caller's depth of
-        # recursion, but the accepted depth of JSON must not. Therefore, the levels of the line are
-        # counted, and the line is decoded again with a higher recursion limit.
+        # The depth at which this error is raised depends on the caller's depth of recursion, but
+        # the accepted depth of JSON must not. Therefore, count the levels, and decode again with a
+        # higher recursion limit.
         pass
     if _json_levels(line) > _MAX_JSON_LEVELS:
         message = f"JSON is nested more than {_MAX_JSON_LEVELS} levels deep, as a tree of more than"
@@ -623,8 +609,7 @@ def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Ev
 def _as_unit(half: re.Match[bytes]) -> bytes:
     """Replaces half of a surrogate pair by rdev's `UnicodeInfo`, whose numbers are UTF-16 units.
 
-    If the recorder logged the half as the key's name, the name becomes `Unknown(0)`, and the half
-    becomes the typed character.
+    If the half was logged as the key's name, the name becomes `Unknown(0)`.
     """
     unit = int(half[2], 16) if half[2] else ord(half[3].decode(errors="surrogatepass"))
     name = b'"key":"Unknown(0)",' if half[1].lower() == b"key" else b""

@@ -5,12 +5,9 @@ This module contains:
 - The key names that recorders log on each platform, for the US and UK keyboards. The other
   keyboards are in keyboard_layouts.py.
 - The usual keyboard layout of a locale, and the characters for which this layout is uncertain.
-- The decision which logged names may be shown to people. A name that no table contains may be
-  private text.
+- The decision which logged names may be shown to people, because an unknown name may be private.
 - The parser for the logged field `actual_char`, the typed character. Newer recorders log the
   character itself, an empty string, or Rust's debug print of a `UnicodeInfo` of the crate rdev.
-
-Sequences of keys are interpreted in actions/keyboard.py.
 """
 
 import re
@@ -89,18 +86,16 @@ _SYMBOLS = _pairs(r"""
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# A second AltGr key, called LVL3 by xkeyboard-config. The library rdev has no name for this key.
-# Programs that simulate typing send its key code.
+# Second AltGr key, LVL3 in xkeyboard-config, without a name in the library rdev. Programs that
+# simulate typing send it.
 _LEVEL3_OF_X = "Unknown(92)"
-# Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard. For
-# example, Ctrl with the key of the Cyrillic letter es is Ctrl+C.
+# Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → logged name → unshifted character. The table corrects names that
-# `_SYMBOLS` maps to a wrong character. Recorders on Linux and macOS name a key by its place,
-# recorders on Windows by its character. On a Mac, a name stands for a key code. `BackQuote` is key
-# code 50 and types `, even on keyboards that have this key next to the left Shift. `IntlBackslash`
-# is key code 10, which exists only on keyboards with an extra key left of the 1.
+# (layout, platform) → logged name → unshifted character, where `_SYMBOLS` is wrong. Recorders on
+# Linux and macOS name a key by its place, on Windows by its character. On a Mac, a name stands for
+# a key code: `BackQuote` is 50 and types `, even next to the left Shift. `IntlBackslash` is 10,
+# which exists only on keyboards with an extra key left of the 1.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -146,13 +141,12 @@ _MODIFIERS: dict[tuple[str, Side], str] = {
 def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     """Returns the key that a recorder logs as `raw`.
 
-    If no table contains `raw`, the result is a `Key` with this name and `known=False`, which types
-    nothing.
+    An unknown key has the name `raw` and `known=False`, and types nothing.
 
     Args:
         raw: the logged key name.
-        platform: `windows`, `macos` or `linux`, or empty if unknown. For an unknown platform, the
-            keys type the same characters as on Windows.
+        platform: `windows`, `macos` or `linux`, or empty if unknown. Unknown platforms have the
+            characters of Windows.
         layout: keyboard layout.
     """
     key = _table(layout, platform).get(raw)
@@ -169,8 +163,7 @@ def differing_characters(
 ) -> frozenset[str]:
     """Returns the characters of `layout` whose keys type other characters in the layout `other`.
 
-    The keypad is ignored. Only its decimal point differs between layouts, and points and commas can
-    be typed with other keys, too.
+    The keypad is ignored.
     """
     other_keys = _table(other, platform)
     characters: set[str] = set()
@@ -186,10 +179,7 @@ def differing_characters(
 
 @cache
 def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
-    """Returns the keys of a layout on a platform by logged name.
-
-    The table contains the names that the recorders of all platforms log.
-    """
+    """Returns the keys of a layout on a platform, by the logged names of all platforms."""
     shifted = _US_SHIFTED
     if layout == "uk":
         shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
@@ -265,8 +255,7 @@ _UNUSED_NAMES = _words("""
 def platform_of_keys(names: Iterable[str]) -> str:
     """Returns the platform whose recorders log these key names, or an empty string if uncertain.
 
-    Recorders on Windows use different names than recorders on macOS and Linux. The names are the
-    same on macOS and Linux, but only a Mac has the key `Function`.
+    macOS and Linux have the same names, except for the key `Function` of a Mac.
     """
     seen = set(names)
     windows = seen & _ONLY_WINDOWS
@@ -277,9 +266,7 @@ def platform_of_keys(names: Iterable[str]) -> str:
 
 
 def public_name(raw: str, kind: str = "key") -> str:
-    """Returns a logged key name, or only its length if no recorder is known to use the name.
-
-    An unknown name may be private, such as typed text, and must not be shown.
+    """Returns a logged key name, or only its length if the name may be private text.
 
     Args:
         raw: the logged name.
@@ -291,10 +278,9 @@ def public_name(raw: str, kind: str = "key") -> str:
 
 
 def public_key(name: str) -> str:
-    """Returns the name of a hotkey's key in a form that is safe to show in logs and metadata.
+    """Returns the name of a hotkey's key, or only its length if it may be private.
 
-    Single characters and names from the tables are shown. For any other name, only its length is
-    shown.
+    Single characters and names from the tables are shown.
     """
     return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)
 
@@ -320,9 +306,8 @@ def layout_of_locale(locale: str) -> str | None:
     """Returns the usual keyboard layout of a locale.
 
     Returns:
-        A name from `LAYOUTS`. If the usual layout is not in `LAYOUTS`, the result is
-        `OTHER_PUNCTUATION` or `OTHER_LETTERS`, which says how the usual layout differs from the US
-        layout. None if the usual layout is unknown.
+        A name from `LAYOUTS`; for other layouts `OTHER_PUNCTUATION` or `OTHER_LETTERS`, which says
+        how they differ from the US layout; None if unknown.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None:
@@ -348,8 +333,7 @@ _TRADITIONAL = _words("TW HK MO")
 def input_method_of(locale: str) -> str:
     """Returns the language of a locale if it is typed with an input method.
 
-    The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese. It is an empty string
-    for all other languages.
+    The result is `ja`, `ko`, `vi`, `zh`, or `zh-TW` for traditional Chinese; otherwise empty.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None or match[1].lower() not in _INPUT_METHODS:
@@ -365,9 +349,9 @@ def is_english(locale: str) -> bool:
     return match is None or match[1].lower() == "en"
 
 
-# Windows recorders name a keyboard <language or country>-<arrangement of the letters>. This table
-# maps the language or country to the layout. The arrangement is unreliable: recorders write
-# `qwerty` if the name in the registry has no arrangement, even for German and French keyboards.
+# Language or country in a Windows recorder's name of a keyboard → layout. The second part of the
+# name, the arrangement of the letters, is unreliable: recorders write `qwerty` if the registry has
+# none, even for German and French keyboards.
 _LAYOUT_OF_COUNTRY = {
     "us": "us",
     "gb": "uk",
@@ -399,8 +383,8 @@ class Keyboard:
 
     Attributes:
         layout: the layout that decides a key's character if the recorder logged no character.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used another layout;
-            the value says how the other layout differs. Empty if the layout is certain.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used a layout that
+            differs in this; empty if the layout is certain.
     """
 
     layout: KeyboardLayout
@@ -418,8 +402,7 @@ class Keyboard:
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
     """Returns the characters of a layout whose keys type something else in another layout.
 
-    The layout is not compared with `fr` and `ru`, because even the letters differ in these two
-    layouts (`OTHER_LETTERS`).
+    `fr` and `ru` are not compared, because even their letters differ.
     """
     varying: frozenset[str] = frozenset()
     for other in LAYOUTS:
@@ -432,8 +415,8 @@ def keyboard_of(setting: str, usual: str | None) -> Keyboard:
     """Returns the keyboard of a recording.
 
     Args:
-        setting: the setting `actions.keyboard_layout`, which is a name from `LAYOUTS`, or `auto` to
-            use `usual`.
+        setting: the setting `actions.keyboard_layout`: a name from `LAYOUTS`, or `auto` to use
+            `usual`.
         usual: the layout that meta.json indicates, as returned by `Meta.usual_layout`.
     """
     if setting != "auto":
@@ -452,8 +435,7 @@ _ACCENTS = frozenset("'\"^~`")
 # Unicode categories of code points that do not represent text: control characters, lone
 # surrogates, private use, unassigned, line and paragraph separators.
 _NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
-# Limits of surrogates in UTF-16: the lowest first half of a pair, the lowest second half, and the
-# highest second half.
+# UTF-16: lowest first half of a surrogate pair, lowest second half, and highest second half.
 _HIGH_HALF = 0xD800
 _LOW_HALF = 0xDC00
 _LAST_HALF = 0xDFFF

@@ -4,12 +4,11 @@
 
 `<split>.parquet` has labels of steps: whether the task could still be done after the step.
 
-- If the task was done, bad steps are labelled false. All others are labelled true, because the task
-  could still be done after them. This also holds for steps that were undone later.
-- If the task was not done, the recording says nothing about single steps. Labels exist only if
-  there is a bad step and the steps before it are known to be good. This is the case if a person
-  marked the bad step, and so has seen the steps before it, or if annotations call these steps
-  correct. The labels end with the first bad step, because nothing is known about later steps.
+- If the task was done, bad steps are labelled false and all others true, even steps that were
+  undone later.
+- If the task was not done, labels exist only if there is a bad step and the steps before it are
+  known to be good: a person marked the bad step, or annotations call the earlier steps correct. The
+  labels end with the first bad step.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 
@@ -60,10 +59,9 @@ OUTCOME_FOLDER = "outcome"
 class StepLabelsRow(Document):
     """A demonstration with labels, in the format of TRL's stepwise supervision.
 
-    In `<split>.parquet`, each completion is a step. Its label says whether the task could still be
-    done after the step: false if a reviewer or an annotation calls the step bad, otherwise true.
-    In `outcome/<split>.parquet`, the only completion is the whole demonstration. Its label says
-    whether the task was done.
+    In `<split>.parquet`, each completion is a step, and its label says whether the task could still
+    be done after it. In `outcome/<split>.parquet`, the only completion is the whole demonstration,
+    and its label says whether the task was done.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
@@ -119,19 +117,14 @@ TORN_TASK = "torn_task"  # reason: other exports have the demonstration's tasks 
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """Returns the export plan: which demonstrations are exported, and in which split.
+    """Returns which demonstrations are exported, and in which split.
 
-    The plan contains all demonstrations of other exports, and also these:
+    The plan contains the demonstrations of other exports, all failed ones, and the rejected ones
+    unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are included only
+    with `include_aborted`, because their task may have been done.
 
-    - failed ones, whatever `include_failed` is,
-    - rejected ones, unless the reason of the rejection is in `_USELESS`.
-
-    Aborted demonstrations are included only with `include_aborted`, as in other exports, because
-    their task may have been done.
-
-    An added demonstration gets the split that its task has in other exports, and never changes the
-    split of other demonstrations. If the demonstration belongs to tasks in two different splits, it
-    is left out as `torn_task`.
+    An added demonstration gets the split that its task has in other exports. If it belongs to tasks
+    in two different splits, it is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -178,7 +171,7 @@ def _unwanted_ids(
 ) -> set[str]:
     """Returns the ids of demonstrations that must not be exported.
 
-    These demonstrations lack a required approval, or were rejected for a reason in `_USELESS`.
+    They lack a required approval, or were rejected for a reason in `_USELESS`.
     """
     ids = set[str]()
     for name, left_out in selection.left_out.items():
@@ -210,9 +203,9 @@ def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | 
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the row of a demonstration, or the reason to leave the demonstration out.
+    """Yields the row of a demonstration, or the reason to leave it out.
 
-    The part `steps` of the row exists only if labels of steps are known.
+    The row has the part `steps` only if labels of steps are known.
     """
     trajectory = source.trajectory
     candidate = source.candidate
@@ -243,7 +236,6 @@ def _are_known_good(trajectory: Trajectory, place: int) -> bool:
     """Returns whether the steps before the first bad step are known to be good.
 
     Args:
-        trajectory: the trajectory.
         place: position of the first bad step in `trajectory.steps`.
     """
     index = trajectory.steps[place].index
@@ -304,10 +296,7 @@ def _table(_settings: DatasetSettings) -> Table:
 
 
 class StepLabelsForm(Form):
-    """The export form of labels, which also exports failed and rejected demonstrations.
-
-    The labels of a rejected demonstration are adapted to the reason of its rejection.
-    """
+    """The export form of labels, which also exports failed and rejected demonstrations."""
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
@@ -322,11 +311,10 @@ class StepLabelsForm(Form):
     def parts_of(
         self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns the parts of a row, which are changed if a reviewer rejected the demonstration.
+        """Returns the parts of a row, changed if a reviewer rejected the demonstration.
 
-        If the demonstration was rejected because the task was not done, its label becomes false,
-        and the labels of steps end with the first bad step. In every rejected demonstration, the
-        labels of steps are removed if there is no bad step.
+        If it was rejected because the task was not done, its label becomes false, and the labels of
+        steps end with the first bad step. Without a bad step, the labels of steps are removed.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

@@ -1,7 +1,7 @@
 """Estimates the number of tokens of a record for Qwen-VL models.
 
 Images follow the rule of Qwen2-VL and Qwen2.5-VL: they are resized to multiples of 28 pixels, and a
-square of 28 by 28 pixels is a token. The tokens of texts are estimated without a tokenizer.
+square of 28 by 28 pixels is a token. Texts are estimated without a tokenizer.
 """
 
 import math

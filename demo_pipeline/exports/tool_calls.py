@@ -154,10 +154,7 @@ def render_json(value: object) -> tuple[str, int]:
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
-    """Returns the text of the answer that consists of these calls, and the number of markers.
-
-    Markers are escaped.
-    """
+    """Returns the text of an answer, with markers escaped, and the number of markers."""
     blocks = list[str]()
     all_markers = 0
     for call in calls:
@@ -216,7 +213,6 @@ def parse_tool_calls(value: str, screen: Pixel = RU_SCREEN) -> list[ToolCall]:
     """Parses an answer that must consist of `<tool_call>` blocks and nothing else.
 
     Args:
-        value: text of the answer.
         screen: largest allowed x and y of coordinates.
 
     Raises:
@@ -274,12 +270,12 @@ def write_calls(
 
     Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
     `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
-    programs that execute a call press a key only once, even if the call names the key repeatedly.
+    programs press a key only once per call.
 
     Args:
         action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        wheel: the unit of the argument `pixels` of scroll calls.
+        wheel: the unit of scroll distances.
         seen: width and height of the image whose pixels are the unit of coordinates in calls. If it
             is None, the unit is RU.
     """
@@ -388,7 +384,7 @@ def decode_calls(
         blocks: the JSON text of each call, in order.
         thought: the words before the calls.
         size: width and height of the screenshot, pixels.
-        wheel: the unit of the argument `pixels` of scroll calls.
+        wheel: the unit of scroll distances.
         screen: width and height of the image to which the coordinates refer.
 
     Raises:

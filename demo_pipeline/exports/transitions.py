@@ -89,8 +89,8 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
     Waits after an action belong to the transition of this action, because the screenshot before a
     wait may be too early to show the action's effect. A step is left out as `hidden_after` if no
-    screenshot shows the action that follows. It is left out as `early_after` if the next screenshot
-    is older than the end of the step's action.
+    screenshot shows the action that follows, and as `early_after` if the next screenshot is older
+    than the end of the step's action.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):
@@ -111,8 +111,6 @@ def _exclusion(source: Source, step: StepFiles, waits: int, next_step: StepFiles
     """Returns why a step is left out; empty if the step can have a transition.
 
     Args:
-        source: the trajectory.
-        step: the step.
         waits: number of waits directly after the step.
         next_step: the first step after the waits; None if the trajectory ends there.
     """
@@ -175,8 +173,6 @@ def _row(source: Source, step: StepFiles, waits: Sequence[float], after: Path) -
     """Returns the transition of a step.
 
     Args:
-        source: the trajectory.
-        step: the step.
         waits: duration of each wait directly after the step, seconds.
         after: the screenshot after the waits.
     """

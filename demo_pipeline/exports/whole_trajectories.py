@@ -1,14 +1,12 @@
 """Selects the steps that exports of whole trajectories contain, and counts the left-out steps.
 
 A trajectory is divided into stretches of consecutive steps. A stretch ends at an action that no
-screenshot shows, at a step without a usable screenshot, and at a step that was marked as bad. It
-also ends at an action that the format cannot express exactly, because actions are never replaced by
-similar ones. The longest stretch is exported. If the stretch is only a part of the trajectory, the
-record is marked as a part and lists the earlier actions. The record of a part contains neither the
-end of the task nor a judgement of the outcome.
+screenshot shows, at a step without a usable screenshot, at a step that was marked as bad, and at an
+action that the format cannot express exactly. The longest stretch is exported. If it is only a part
+of the trajectory, the record lists the earlier actions, and contains neither the end of the task
+nor a judgement of the outcome.
 
-If the trajectory has native screenshots (see native_pictures.py), the record contains them, and
-points are pixels of these screenshots.
+If the trajectory has native screenshots (see native_pictures.py), points are pixels of these.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,7 +81,6 @@ class EncodedStep:
     """A step with its action in the format of an export.
 
     Attributes:
-        files: the step with its files.
         size: width and height of its screenshot, pixels.
         encoded: the action as the export's `ActionEncoder` writes it.
     """
@@ -98,7 +95,7 @@ class Stretch:
     """Consecutive steps of a trajectory that are exported as one record.
 
     Attributes:
-        steps: the steps; all actions between the first and the last step are among them.
+        steps: the steps, with every action between the first and the last of them.
         before: a sentence for each action before the first step.
         final: the screenshot after the last step. It is None if the trajectory continues after the
             stretch, if the video ends before the last action does, or if the file is missing.
@@ -194,10 +191,7 @@ def encoded_step(source: Source, step: StepFiles, encode: ActionEncoder) -> Enco
 
 
 def _before(source: Source, first: int) -> Iterator[str]:
-    """Yields a sentence for each action before the step with index `first`.
-
-    Actions that no screenshot shows are included.
-    """
+    """Yields a sentence for each action before step `first`, even if no screenshot shows it."""
     for step in source.trajectory.steps:
         if step.index > first:
             return
@@ -221,7 +215,6 @@ def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> st
     """Returns the description of an action on one line, with markers escaped.
 
     Args:
-        action: the action.
         point_text: converts a point in pixels to the notation of the export format.
     """
     points = {str(point): point_text(point) for point in points_in(action.reasoning)}

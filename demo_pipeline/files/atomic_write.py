@@ -106,10 +106,9 @@ def sync_tree(folder: Path, files: Sequence[Path]) -> None:
 def file_digest(path: Path) -> FileDigest:
     """Returns the size and SHA-256 of a file, from a cache if the file is unchanged.
 
-    A file counts as unchanged while its inode, its size, its modification time and its change time
-    (`st_ctime`, which no program can set) stay the same. A file that changed within the last two
-    seconds is always read. A disk error changes none of these properties; use `read_digest` to
-    detect damage.
+    A file counts as unchanged while its inode, size, modification time and change time (`st_ctime`,
+    which no program can set) stay the same. A file that changed within the last two seconds is
+    always read. A disk error changes none of these properties; use `read_digest` to detect damage.
     """
     status = path.stat()
     times = (status.st_mtime_ns, status.st_ctime_ns)

@@ -101,15 +101,13 @@ def check(
     """Validates a JSON value against a model.
 
     Args:
-        model: the expected model.
-        value: a parsed JSON value.
         file: the name of the file, for problems.
         text: the JSON text of the value, from which the lines of problems are computed.
         line: the line number of all problems; replaces `text` for values in JSON Lines files.
 
     Returns:
-        The model instance and the problems: a warning if the value has undeclared keys. If the
-        value is rejected, the instance is None, and there is an error for each wrong field.
+        The instance, or None if the value is rejected; and the problems: a warning about undeclared
+        keys, or an error for each wrong field.
     """
     try:
         document = model.model_validate(value)

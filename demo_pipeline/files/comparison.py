@@ -30,7 +30,6 @@ def differing_files(
     Symbolic links are not followed.
 
     Args:
-        folder: the folder.
         expected: path below the folder → its expected content.
         besides: paths of other files that must exist, with any content. If it is None, other files
             are ignored.
@@ -76,10 +75,7 @@ def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tu
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Suppresses the package's log in the block.
-
-    Checks use it, because they repeat work that was logged during the build.
-    """
+    """Suppresses the package's log in the block, for checks that repeat work of the build."""
     level = _PACKAGE_LOG.level
     _PACKAGE_LOG.setLevel(logging.CRITICAL)
     try:
@@ -92,10 +88,8 @@ def _is_same(path: str, identity: tuple[int, int], expected: Expected) -> bool:
     """Returns whether a file has the expected content.
 
     Args:
-        path: the file.
         identity: inode (0 if unknown) and device of the file. If the expected file has the same
             inode and device, the bytes are not compared.
-        expected: the expected content.
     """
     if isinstance(expected, bytes):
         return Path(path).read_bytes() == expected

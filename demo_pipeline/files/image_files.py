@@ -1,8 +1,8 @@
 """Examines PNG and JPEG files without decoding their pixels, and writes PNG files.
 
 Decoding a 1080p PNG takes about 20 ms, and the decoded pixels of a small file can take gigabytes.
-Checking the checksums of all chunks of a PNG takes less than 1 ms. This check misses only damage
-that leaves the checksums correct.
+Checking the checksums of all chunks of a PNG takes less than 1 ms, and misses only damage that
+leaves the checksums correct.
 """
 
 import struct
@@ -44,9 +44,6 @@ class ImageInfo:
 
 def probe_image(data: bytes) -> ImageInfo:
     """Returns the kind and size of an image after checking that its file is complete.
-
-    Args:
-        data: the bytes of the file.
 
     Raises:
         ValueError: the image is neither PNG nor JPEG, or it is cut off or damaged. The message
@@ -186,9 +183,9 @@ class PngWriter:
 
         The first `_HEAD` bytes are compressed by a separate call because of a defect of ISA-L. At
         the start of a stream, ISA-L's fast loop hashes a memory address instead of the third byte
-        (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx). Therefore one image in
-        several thousand was encoded differently in different processes. The loop for short input
-        does not have this defect.
+        (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx), so that one image in several
+        thousand was encoded differently in different processes. Its loop for short input has no
+        such defect.
         """
         height, width, channels = rgb.shape
         if channels != 3:

@@ -1,9 +1,9 @@
 """Reads and writes JSON files and JSON text.
 
 Errors name file and line. Equal values become equal bytes. UI trees can be nested more deeply than
-the standard `json` module allows, because each level of a tree is two levels of JSON. If `json`
-reaches the recursion limit of Python, a slower decoder or encoder in plain Python is used with a
-higher limit. The higher limit is safe there, because calls in plain Python do not use the C stack.
+the standard `json` module allows. If `json` reaches Python's recursion limit, a slower decoder or
+encoder in plain Python is used with a higher limit. This is safe, because calls in plain Python do
+not use the C stack.
 """
 
 import json
@@ -64,8 +64,8 @@ class JsonFileError(ValueError):
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
     """Raises the recursion limit of Python in the block.
 
-    The default of `limit` is safe only for recursion in plain Python. Calls through C code, such as
-    that of `json`, would overflow the C stack at this depth.
+    The default of `limit` is safe only for recursion in plain Python. Calls through C code would
+    overflow the C stack at this depth.
     """
     with _recursion_lock:
         usual_limit = sys.getrecursionlimit()
@@ -118,9 +118,7 @@ def encode(value: Any, *, indent: int | None) -> str:
     """Returns a value of any depth as JSON text.
 
     Args:
-        value: the value.
-        indent: the number of spaces per level. If it is None, the text is a single line without
-            spaces.
+        indent: spaces per level. If it is None, the text is a single line without spaces.
     """
     pieces: list[str] = []
     colon = ": "
@@ -133,7 +131,6 @@ def encode(value: Any, *, indent: int | None) -> str:
         """Adds the JSON text of a value to `pieces`.
 
         Args:
-            item: the value.
             line: the line break and the indent before the value's closing bracket.
         """
         if isinstance(item, BaseModel | Mapping):
@@ -173,10 +170,9 @@ def places_in(text: str) -> Callable[[Location], tuple[int | None, int | None]]:
     """Returns a function that converts the location of a JSON value to its line and column.
 
     Lines and columns count from 1. Columns are None unless the whole text is a single line. Both
-    are None if the text is empty. A member of an object has the line and column of its key. If a
-    key occurs twice, the last one counts. For a location that does not exist, or is deeper than
-    `MAX_LOCATED_DEPTH`, the function returns line and column of the innermost known value around
-    the location.
+    are None if the text is empty. A member of an object has the position of its key; if a key
+    occurs twice, the last one counts. A location that does not exist, or is deeper than
+    `MAX_LOCATED_DEPTH`, has the position of the innermost known value around it.
     """
     places: dict[Location, tuple[int | None, int | None]] = {}
     is_on_one_line = "\n" not in text.strip()
@@ -273,8 +269,7 @@ def load_json(path: Path, file: str | None = None) -> Any:
     """Returns the value of a JSON file.
 
     Args:
-        path: the file.
-        file: the name of the file in errors. If it is None, errors have the last part of `path`.
+        file: the name of the file in errors; by default the last part of `path`.
 
     Raises:
         JsonFileError: the file cannot be read, or is not JSON.
@@ -299,7 +294,6 @@ def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
     written as an escape such as `\ud800`.
 
     Args:
-        value: the value.
         compact: writes a single line instead of indenting each level by two spaces.
 
     Raises:
@@ -336,7 +330,6 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
     The bytes are those that `dump_json` would write. The longest member is a list or an object.
 
     Args:
-        path: the file.
         value: the object to write, with an empty list or object in place of the long member.
         name: the key of the long member.
         items: the items of the long list, or pairs of key and value of the long object.

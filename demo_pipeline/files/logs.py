@@ -1,6 +1,6 @@
 """Shows the log of the package in a terminal, or forwards it to Dagster.
 
-Each package logs to a logger with its own name. Stages log their results and durations at INFO, and
+Stages log their results and durations at INFO, and
 decisions that a person may question at DEBUG. Messages must not contain typed text or names of UI
 elements. They may contain lengths, numbers, positions, line numbers and ids.
 """

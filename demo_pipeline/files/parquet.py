@@ -31,9 +31,9 @@ class Domain:
         values: the allowed texts; if empty, any text is allowed.
         low, high: the smallest and the largest allowed number; None if there is no limit.
         pattern: a regular expression that must match each text from start to end.
-        given: name of another column, which selects rows. The column with this domain must have a
-            value in each selected row; in all other rows, it must be null or an empty list. If
-            `given` is empty, there is no such rule.
+        given: name of another column, which selects rows; empty if there is no such rule. The
+            column with this domain must have a value in each selected row, and be null or an empty
+            list in all other rows.
         when: the values of `given` that select a row; if empty, any value except null does.
         only: whether the value in selected rows may also be null or an empty list.
     """
@@ -125,9 +125,7 @@ class Domain:
         return value is not None and self.low <= value <= high
 
     def _wrong_presence(self, values: Any, others: Any) -> int | None:
-        """Returns the first row that breaks the rule about `given`; None if no row does.
-
-        Rows count from 0.
+        """Returns the first row, from 0, that breaks the rule about `given`; None if no row does.
 
         Args:
             values: the column.
@@ -208,9 +206,7 @@ def described_schema(
     """Returns the schema of a table with descriptions and domains in the metadata of the columns.
 
     Args:
-        columns: the columns, in their order.
-        domains: name of a column → its domain. A key can also be the names of several columns,
-            separated by spaces.
+        domains: column name → its domain. A key can also be several names, separated by spaces.
     """
     domain_by_name: dict[str, Domain] = {}
     for names, domain in domains.items():
@@ -237,9 +233,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema)
     """Writes rows to a file. After an error, no file is left.
 
     Args:
-        path: the file.
         rows: for each row, column name → value; columns without a value become null.
-        schema: the columns.
     """
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
@@ -253,14 +247,13 @@ class RowBatches:
     """Collects rows into tables of a limited size, and calls a function with each table.
 
     Args:
-        schema: the columns.
         batch_rows: the number of rows after which a table is complete.
-        batch_characters: the number of characters of text after which a table is complete, even
-            with fewer rows. If it is None, characters are not limited.
+        batch_characters: the number of characters after which a table is complete, even with fewer
+            rows. If it is None, characters are not limited.
         take: called with each table.
 
     Attributes:
-        rows: the number of rows that were added so far.
+        rows: the number of rows added so far.
     """
 
     def __init__(
@@ -305,13 +298,12 @@ class TableWriter(RowBatches):
 
     Args:
         path: the file, in a folder that exists.
-        schema: the columns.
-        batch_rows: the number of rows after which a row group is complete and written.
-        batch_characters: the number of characters of text after which a row group is complete, even
-            with fewer rows. If it is None, characters are not limited.
+        batch_rows: the number of rows after which a row group is written.
+        batch_characters: the number of characters after which a row group is written, even with
+            fewer rows. If it is None, characters are not limited.
 
     Attributes:
-        rows: the number of rows that were added so far.
+        rows: the number of rows added so far.
     """
 
     def __init__(
@@ -363,7 +355,6 @@ def read_table(
     """Reads a Parquet file.
 
     Args:
-        path: the file.
         schema: the schema of the result, by default that of the file. Columns that the file lacks
             become null, columns that the schema lacks are ignored, and types are cast.
         columns: the names of the columns to read, by default all. The result has the columns in
@@ -419,7 +410,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     """Returns a problem for each difference between a Parquet file and its declared schema.
 
     Names, types, nullability and domains of the columns are compared. Columns declared as not null
-    are not searched for nulls, because Parquet cannot store nulls in such columns.
+    are not searched for nulls, because Parquet cannot store them there.
     """
 
     def problem(code: str, message: str) -> Problem:
@@ -476,7 +467,6 @@ def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[st
     """Opens a Parquet file in a `with` block; yields the number of rows and an iterator over them.
 
     Args:
-        path: the file.
         batch: the number of rows that are read into memory at once.
 
     Raises:

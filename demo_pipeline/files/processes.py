@@ -12,8 +12,8 @@ _NEW_OBJECTS = 100_000  # objects created between two garbage collections; Pytho
 def save_memory() -> None:
     """Reduces the memory of Arrow and the threads of NumPy, here and in child processes.
 
-    Call this function before Arrow and NumPy are imported. NumPy starts threads for products of
-    large matrices, and these threads spin for 40 ms. This package multiplies no large matrices.
+    Call this function before Arrow and NumPy are imported. NumPy's threads for products of large
+    matrices spin for 40 ms, and this package multiplies no large matrices.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -35,9 +35,6 @@ def reduced_python_gc(new_objects: int = _NEW_OBJECTS) -> Iterator[None]:
 
     With Python's usual thresholds, the search for reference cycles in UI trees takes a third of the
     time of a build, although the trees contain no cycles.
-
-    Args:
-        new_objects: the number of new objects between two collections.
     """
     usual_thresholds = gc.get_threshold()
     gc.set_threshold(new_objects, *usual_thresholds[1:])

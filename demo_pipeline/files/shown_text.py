@@ -45,7 +45,6 @@ def counted(number: int, things: str) -> str:
     """Returns a number with its noun, such as `2 steps`, `1 step` or `1 trajectory`.
 
     Args:
-        number: the number.
         things: the noun in the plural.
     """
     if number != 1:

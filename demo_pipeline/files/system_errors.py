@@ -18,9 +18,8 @@ _CHUNK = 2**20  # bytes per read
 def system_trouble(error: BaseException) -> str | None:
     """Returns a phrase with the cause of an operating system error; None for other errors.
 
-    Some errors of libraries only look like system errors: FFmpeg reports damaged videos with the
-    error numbers of the system, and an `OSError` about a damaged image has no error number. The
-    result is None for these errors, too.
+    The result is also None for errors that only look like system errors: FFmpeg reports damaged
+    videos with the error numbers of the system, and an `OSError` about a damaged image has none.
     """
     library = type(error).__module__.partition(".")[0]
     if library == "av":
@@ -54,10 +53,6 @@ def raise_disk_trouble(error: BaseException, path: Path) -> None:
 
     FFmpeg also reports damaged content as an input/output error. Therefore the file is read again
     without FFmpeg; if this succeeds, the content is damaged and nothing is raised.
-
-    Args:
-        error: the error of FFmpeg.
-        path: the file.
     """
     if not isinstance(error, OSError) or error.errno != errno.EIO:
         return

@@ -2,8 +2,7 @@
 
 Any page that is open in a browser can send requests to this machine. The browser adds headers that
 identify the origin of a request: `Host` is the name under which the page addressed the server, and
-`Origin` and `Sec-Fetch-Site` tell which site the page comes from. The servers of the review page
-and of Dagster's UI both apply these rules.
+`Origin` and `Sec-Fetch-Site` tell which site the page comes from.
 """
 
 import secrets
@@ -29,10 +28,8 @@ def page_refusal(method: str, origins: Collection[str], origin: str | None, site
     by its address.
 
     Args:
-        method: the method of the request.
         origins: the origins of the server's own pages.
-        origin: the header `Origin`; None if the request has no such header, for example because a
-            person opened a page.
+        origin: the header `Origin`; None if the request has no such header.
         site: the header `Sec-Fetch-Site`; `none` if the request has no such header.
     """
     is_own = origin in origins

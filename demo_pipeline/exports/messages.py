@@ -141,9 +141,9 @@ def messages_decoder(wheel: WheelUnits, max_pixels: int | None = None) -> Answer
 
     Args:
         wheel: the unit of the argument `pixels` of scroll calls.
-        max_pixels: maximum number of pixels to which the model's image processor resizes images.
-            Coordinates are then pixels of the resized image. If it is None, coordinates are
-            thousandths of the image's width and height (RU).
+        max_pixels: maximum number of pixels of an image after the model's image processor resized
+            it; coordinates are pixels of this image. If it is None, coordinates are thousandths of
+            the image's width and height (RU).
     """
 
     def decode(text: str, size: tuple[int, int]) -> Answer:
@@ -162,7 +162,7 @@ _EARLIER = (
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SOURCE = "reasoning_source"  # the key that says who wrote the line `Thought: …`
 NO_SOURCE = "none"  # value of `SOURCE` in JSON lines without a thought; table rows have null
-_IDENTITY = (  # the columns that all tables share
+_IDENTITY = (  # columns of all tables
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
     ("step_index", pa.int32()),
@@ -173,11 +173,7 @@ _IDENTITY = (  # the columns that all tables share
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a chat for each CUDAG record.
-
-    The chat shows the screenshot in the resolution of the recorded screen if such a screenshot
-    exists, otherwise the scaled screenshot.
-    """
+    """Yields a chat for each CUDAG record, with the native screenshot if it exists."""
     source = with_native_screenshots(source)
     settings = source.settings
     trajectory = source.trajectory
@@ -226,10 +222,9 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 
 
 def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
-    """Returns the screenshots of earlier steps that the chat of a record shows, oldest first.
+    """Returns the earlier screenshots that the chat of a record shows, oldest first.
 
-    There are at most `history_images` of them, from the steps directly before the record.
-    Unreadable screenshots are left out.
+    They are those of the last `history_images` steps before the record, without unreadable ones.
     """
     wanted = source.settings.history_images
     if not wanted:
@@ -242,8 +237,8 @@ def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
 def _chat(line: Mapping[str, Any]) -> dict[str, Any]:
     """Converts a JSON line to a table row, whose turns are text and whose images are in a column.
 
-    The turns contain no images: TRL and ms-swift reject rows with images both in turns and in a
-    column, and Axolotl would use these images twice.
+    TRL and ms-swift reject rows with images both in turns and in a column; Axolotl would use these
+    images twice.
     """
     row: dict[str, Any] = {name: line[name] for name, _ in _IDENTITY}
     turns = []

@@ -1,7 +1,7 @@
 """Replaces screenshots with native screenshots, and converts coordinates to native pixels.
 
 Screenshots have the size of the canvas, 1920 by 1080 pixels. Native screenshots have the size of
-the recorded screen. They exist if the setting `screenshots.native` was on and the sizes differ.
+the recorded screen; they exist if the setting `screenshots.native` was on and the sizes differ.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,7 @@ class NativePicture:
     def at(self, x: float, y: float) -> Pixel:
         """Converts a point on the canvas, or a corner of a box, to native pixels.
 
-        The canvas has bars beside the screen if their aspect ratios differ. Points in the bars
-        become points outside the native screenshot.
+        Points in the bars beside the screen become points outside the native screenshot.
         """
         native_x = (x - self._canvas.pad_x) / self.scale
         native_y = (y - self._canvas.pad_y) / self.scale
@@ -64,10 +63,7 @@ def native_picture_of(screenshot: Path) -> NativePicture | None:
 
 
 def with_native_screenshots(source: Source) -> Source:
-    """Returns a trajectory whose steps use their native screenshots, with converted coordinates.
-
-    Steps without a native screenshot stay unchanged.
-    """
+    """Returns a trajectory with native screenshots and converted coordinates where they exist."""
     trajectory = source.trajectory
     rows = dict(source.rows)
     steps: list[StepFiles] = []

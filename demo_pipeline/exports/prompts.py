@@ -1,6 +1,6 @@
 """Writes the prompts of the CUDAG and messages exports: the system prompt and the human turn.
 
-cudag/records.py builds the records. tool_calls.py writes the answers, which are tool calls.
+tool_calls.py writes the answers.
 """
 
 import json
@@ -86,8 +86,8 @@ def tool_schema(settings: DatasetSettings, seen: Pixel | None = None) -> dict[st
 
     Args:
         settings: determine the unit of scrolls.
-        seen: width and height of the image whose pixels are the unit of coordinates. If it is
-            None, the unit is RU: thousandths of the image's width and height.
+        seen: width and height of the image in whose pixels coordinates are given. If it is None,
+            coordinates are RU: thousandths of the image's width and height.
     """
     largest = RU_MAX
     if seen:
@@ -121,7 +121,7 @@ def system_prompt(
     thought: bool = False,
     seen: Pixel | None = None,
 ) -> str:
-    """Returns the system prompt of every record: the tool, the coordinates and how to answer.
+    """Returns the system prompt: the tool, the coordinates and how to answer.
 
     Args:
         settings: determine the unit of scrolls.
@@ -163,8 +163,8 @@ def action_sentence(
     Args:
         calls: the calls of the answer.
         reasoning: the sentence that describes the step; ignored for `terminate`.
-        places: the points of the calls in pixels, in order. Where the sentence contains one of
-            these points, the coordinate of the call replaces it, so that sentence and calls agree.
+        places: the points of the calls in pixels, in order. In the sentence, the coordinates of the
+            calls replace these points.
     """
     if calls[0].action == "terminate":
         return _ENDS[calls[0].arguments["status"]]
@@ -259,8 +259,8 @@ def done_words(action_type: str) -> str:
 def hidden_words(action: HiddenAction) -> str:
     """Describes an action that no screenshot shows, as in `clicked outside the recorded screen`.
 
-    The description contains neither the place nor typed text. For unknown types and reasons it
-    says `acted` and `out of sight`.
+    The description contains neither the place nor typed text. For unknown types and reasons it is
+    `acted` and `out of sight`.
     """
     return f"{done_words(action.action_type)} {_UNSEEN.get(action.reason, 'out of sight')}"
 
@@ -268,13 +268,11 @@ def hidden_words(action: HiddenAction) -> str:
 def human_prompt(instruction: str, history: Sequence[str], most: int) -> str:
     """Returns the human turn without its image token: the instruction and the earlier actions.
 
-    Markers in the instruction are escaped.
-
     Args:
-        instruction: the instruction of the task.
+        instruction: the instruction of the task, whose markers are escaped here.
         history: lines about the earlier actions, oldest first; their markers are escaped already.
-        most: maximum number of listed actions. If there are more, only the latest are listed, and
-            a line before them contains the number of omitted actions.
+        most: maximum number of listed actions. If there are more, the latest are listed after a
+            line with the number of omitted actions.
     """
     text, _ = escape_markers(instruction)
     if not history:
@@ -294,8 +292,8 @@ _CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Rig
 def grounding_prompt(action: StepAction) -> str:
     """Returns an instruction for a single action, such as `Click the Search button`.
 
-    Markers are not escaped. The result is empty if the target is unknown or has no name. It is also
-    empty for drags, keys, typed text and waits, because these actions need more than a target.
+    Markers are not escaped. The result is empty if the target has no known name, and for drags,
+    keys, typed text and waits, which need more than a target.
     """
     target = action.target_element
     if target is None:

@@ -34,8 +34,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-# Maximum number of cached documents and of cached hashes. Both are cached because consecutive
-# records name the same files.
+# Maximum number of cached documents and of cached hashes; consecutive records name the same files.
 _RECENT = 4096
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
@@ -71,8 +70,6 @@ class Fault(NamedTuple):
 
 class NamedFiles:
     """Reads the files that records name: images, and JSON documents of trajectories.
-
-    Each image is examined only once.
 
     Args:
         locate: returns the path of a file for its name in a record.
@@ -128,7 +125,7 @@ class NamedFiles:
     def _document(self, name: str) -> Mapping[str, Any]:
         """Returns the JSON object in a file; empty if the file is missing or invalid.
 
-        Missing and invalid documents are not reported here, but when trajectories are validated.
+        The validator of trajectories reports such files.
         """
         path = self.path(name)
         if name in self._documents:
@@ -147,8 +144,8 @@ class RecordFormat(Generic[FormRecordT]):
     Attributes:
         model: Pydantic model with the keys, types and ranges.
         pictures: returns (field, file name) for each image that a record names.
-        faults: yields the faults that the model cannot detect. The function is called for each
-            record that the model accepts, even if an image cannot be opened.
+        faults: yields the faults that the model cannot detect. The function is also called if an
+            image cannot be opened.
         id_field: name of the field that must be unique in an export.
         picture_code: problem code for images that cannot be opened.
     """
@@ -172,7 +169,7 @@ def read_record(
         files: reads the files that the record names.
 
     Returns:
-        The record and all its problems. The record is None if the model rejects it.
+        The record and its problems. The record is None if the model rejects it.
     """
     record, problems = check(form.model, value, file, line=line)
     if record is None:
@@ -200,7 +197,7 @@ def record_problems(
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""Returns the problems of a record, from its JSON value, file, line and the files that it names."""
+"""Returns the problems of a record, given its JSON value, its file and line, and the named files."""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
@@ -209,8 +206,6 @@ def kept_problems(
 ) -> list[Problem]:
     """Returns the problems of the export rows that are stored for a trajectory.
 
-    A part of a row is checked only if the `File` of this part has a value for `checked`.
-
     Args:
         form: the export form of the rows.
         rows: (line number, row) for each row; iterated twice.
@@ -218,8 +213,7 @@ def kept_problems(
         source: the trajectory.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
-    # Name in a dataset → file of the trajectory. Each file has two keys: its whole name, and the
-    # name without the first folder.
+    # Name in a dataset, with and without its first folder → file of the trajectory.
     paths: dict[str, str] = {}
     for _, row in rows:
         for name, path in row.files.items():
@@ -229,9 +223,8 @@ def kept_problems(
     def locate(name: str) -> Path:
         """Returns the path of the file that a record names.
 
-        Names in records contain folders that only the finished dataset has. Therefore the leading
-        folders are removed one by one until the name is known. The last attempt is the stem of
-        the file name.
+        Names in records begin with folders that only the finished dataset has. They are removed one
+        by one until the name is known; the last attempt is the stem of the file name.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -282,7 +275,7 @@ _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
 def row_schema(model: type[Document]) -> pa.Schema:
     """Returns the schema of a table whose rows are described by a Pydantic model.
 
-    The fields of the model must be texts, numbers, booleans, or lists of these.
+    The fields must be texts, numbers, booleans, or lists of these.
     """
     columns = []
     for name, field in model.model_fields.items():
@@ -333,12 +326,12 @@ def line_value(line: bytes, file: str, number: int) -> Any:
 def values_of(path: Path, file: str, *, array: bool = True) -> Iterator[tuple[int | None, Any]]:
     """Yields the number and the value of each line, table row or array item of a file.
 
-    A `Problem` takes the place of each value that cannot be read.
+    A `Problem` replaces each value that cannot be read.
 
     Args:
         path: path of a `.json`, `.parquet` or JSON Lines file.
         file: name of the file, for the problems.
-        array: whether a `.json` file is an array of values; if not, the file is a single value.
+        array: whether a `.json` file is an array of values instead of a single value.
     """
     if path.suffix == ".json":
         yield from _members(path, file, array=array)
@@ -424,7 +417,7 @@ class _FileReader:
     """Checks all dataset files that one `File` describes, and ids and splits across these files.
 
     Attributes:
-        count: number of values that were read so far.
+        count: number of values read so far.
     """
 
     def __init__(self, file: File, root: Path) -> None:
@@ -440,8 +433,7 @@ class _FileReader:
 
         Args:
             path: path of the file.
-            split: split of the file; its trajectories must be in no other split. If the split is
-                unknown, an empty text turns this check off.
+            split: the only split in which its trajectories may be; empty if the split is unknown.
         """
         name = path.relative_to(self._root).as_posix()
         files = self._files
@@ -487,9 +479,7 @@ def table_problems(
     columns: Callable[[Any], Mapping[str, Any]],
     plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
 ) -> Iterator[Problem]:
-    """Yields the differences between a table and a file of lines with the same records.
-
-    The table must have a row for each line, in the same order.
+    """Yields the differences between a table and a file of lines with the same records in order.
 
     Args:
         lines: a JSON Lines file; its own problems are not reported here.

@@ -1,8 +1,7 @@
 """Defines the stage `records`, which makes the records of a demonstration for all exports.
 
-Earlier stages do not apply people's corrections and annotations. This stage stores them next to the
-records, and makes the records from the corrected trajectory. The module of an export form, such as
-sft.py, decides what its records contain.
+The stage applies people's corrections and annotations to the trajectory, makes the records from it,
+and stores the corrections and annotations next to them.
 """
 
 import hashlib
@@ -32,21 +31,17 @@ from demo_pipeline.store.versions import Version
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 _TRAJECTORIES = "trajectories"
-RECORD_DIGESTS = "files.sha256"  # contains the SHA-256 of each other file that the stage writes
-WITHOUT_FORM = frozenset({"agentnetbench"})  # exports that are not built from this stage's records
+RECORD_DIGESTS = "files.sha256"  # SHA-256 of all other files of the stage
+WITHOUT_FORM = frozenset({"agentnetbench"})  # exports without records
 
 
 def built_forms(settings: Settings) -> list[Form]:
-    """Returns the export forms that the settings select and that need this stage's records."""
+    """Returns the selected export forms that need this stage's records."""
     return [form_of(name) for name in settings.datasets.exports if name not in WITHOUT_FORM]
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns the fingerprint of each export form that needs records.
-
-    Returns:
-        Name of the form's file of records → a text that changes with the form or its settings.
-    """
+    """Returns file of records → a text that changes with the export form or its settings."""
     return _record_fingerprints(settings.datasets)
 
 
@@ -59,10 +54,9 @@ def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns people's corrections as an input of the stage.
+    """Returns people's corrections to the trajectory version that the stage reads, as an input.
 
-    The corrections apply to the trajectory version that the stage reads. The value of the result is
-    a function that returns the content of `corrections.json` without private text. The value is
+    The value is a function that returns the content of `corrections.json` without private text, or
     None if there are no corrections.
     """
     workspace.reviews.refresh(demonstration)

@@ -1,7 +1,7 @@
 """Exports the SFT samples of OSWorld-Desktopd, one per step, and validates files of such samples.
 
-Samples are small, because they contain paths of screenshots and UI trees instead of their contents.
-The validator compares samples with the trajectories in the dataset's folder, if there are any.
+Samples contain the paths of screenshots and UI trees. If the dataset's folder contains the
+trajectories, the validator compares the samples with them.
 """
 
 import base64
@@ -64,7 +64,7 @@ from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
 # Reason to leave out a step whose action has a parameter that the format document of
-# OSWorld-Desktopd does not mention. Such steps are left out only if `sft_keys` is `documented`.
+# OSWorld-Desktopd does not mention; applies only if the setting `sft_keys` is `documented`.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -75,8 +75,7 @@ _REFERENCE = "correct the reference"
 class _HistoryGap(Document):
     """The entry in a sample's history for an action that no screenshot shows.
 
-    The entry has the keys of action.json. `reasoning` describes the action without its place and
-    without typed text.
+    `reasoning` describes the action without its place and without typed text.
     """
 
     step_index: None = None
@@ -114,13 +113,10 @@ class SftSample(Document):
     """A line of an SFT file. Files of other programs only have `input` and `output`.
 
     Attributes:
-        freshness: freshness of the UI tree, as in provenance.parquet.
-        tree_agreement: whether UI tree and screenshot agree, as in provenance.parquet.
+        freshness, tree_agreement: as in provenance.parquet.
         first_step: index of the trajectory's first step; None if the index is 0.
-        reasoning_source: who wrote the annotation that replaces the action's reasoning; None if
-            the sample has the reasoning of action.json.
-        instruction_source: who wrote the annotation that replaces the instruction; None if the
-            sample has the instruction of task.json.
+        reasoning_source: author of the annotation that replaces the action's reasoning, or None.
+        instruction_source: author of the annotation that replaces the task's instruction, or None.
         screen_changed: whether the screen changed before the next screenshot; None if unknown.
         taken_back_by: index of a later step that undoes this one; None if no such step is known.
     """
@@ -154,10 +150,7 @@ def _is_inline(screenshot: str) -> bool:
 
 
 def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults of a sample.
-
-    If `follow_paths` is set, the files that the sample names are checked, too.
-    """
+    """Yields the faults of a sample and, if `follow_paths` is set, of the files that it names."""
     action = sample.output.action
     if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
@@ -183,11 +176,11 @@ def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterato
 def _size_fault(text: str, files: NamedFiles | None) -> str:
     """Returns what is wrong with a screenshot's format or size; empty if both are right.
 
-    The result is empty for missing and unreadable files, which `record_checks` reports.
+    Missing and unreadable files have no fault here; `record_checks` reports them.
 
     Args:
         text: the image inline, or its path.
-        files: the files of the dataset. If it is None, the file at a path is not checked.
+        files: the files of the dataset. If it is None, paths are not followed.
     """
     if _is_inline(text):
         try:
@@ -212,8 +205,8 @@ def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | No
     """Reads the UI tree of a sample.
 
     Returns:
-        The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if
-        `follow_paths` is False and the sample has a path instead of the tree.
+        The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if it is
+            a path and `follow_paths` is False.
     """
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")
@@ -236,8 +229,7 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
     Args:
         history: the earlier actions.
-        expected: indexes of the steps before the sample's step; `expected.stop` is the index of
-            the sample's step.
+        expected: indexes of the steps before the sample's step.
     """
     last = -1
     index = expected.stop
@@ -258,9 +250,8 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
     """Yields a fault if the history of a sample lacks earlier steps.
 
-    If a sample has only the documented keys, its history may lack steps whose actions have
-    undocumented parameters. The parameters of a missing step are read from its action.json. The
-    step is not reported if this file does not exist.
+    If a sample has only the documented keys, its history may lack steps whose action.json is
+    missing or has undocumented parameters.
 
     Args:
         sample: the sample.
@@ -298,10 +289,7 @@ def _is_documented_step(trajectory: str, step: int, files: NamedFiles) -> bool:
 
 
 def _step_faults(sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the differences between a sample and the files of its trajectory.
-
-    Missing files of the trajectory are ignored.
-    """
+    """Yields the differences between a sample and the existing files of its trajectory."""
     action = sample.output.action
     names = set[str]()
     for key, path in (("screenshot", sample.input.screenshot), ("ui_tree", sample.input.ui_tree)):
@@ -346,8 +334,7 @@ def _action_faults(
         value: the action.
         folder: name of the trajectory's folder.
         files: the files of the dataset.
-        without_target: whether `value` has no target because the sample has no UI tree. The target
-            in action.json is then ignored.
+        without_target: whether to ignore the target in action.json.
     """
     step = value.get("step_index")
     if not isinstance(step, int):
@@ -383,7 +370,7 @@ def step_of(path: str) -> tuple[str, int] | None:
 
 SFT_FORMAT = RecordFormat(SftSample, _pictures, partial(_faults, True), picture_code="screenshot")
 _FORMAT_WITHOUT_DATASET = RecordFormat(SftSample, faults=partial(_faults, False))
-_ALL = "samples"  # stem of samples.jsonl and samples.parquet, with the samples of all splits
+_ALL = "samples"  # stem of the files with the samples of all splits
 _LineCheck = Callable[[bytes, str, int], list[Problem]]
 """Returns the problems of a line, given the line, the file name and the line number."""
 
@@ -394,8 +381,8 @@ def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem
     Args:
         path: a file of samples.
         root: the dataset to which paths in samples are relative. If it is None, the dataset is the
-            first folder with a subfolder `trajectories` among the file's folder, its parent, and
-            `dataset` in the parent.
+            first of these folders that contains a folder `trajectories`: the file's folder, its
+            parent, and `dataset` in the parent.
     """
     dataset = root or _dataset_near(path)
     files = NamedFiles.below(dataset or path.parent)
@@ -425,12 +412,11 @@ def _dataset_near(path: Path) -> Path | None:
 def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """Returns the problems of an SFT file, with line numbers.
 
-    If no dataset is found, paths in samples are not checked, and the result contains a warning.
-
     Args:
         path: the file.
         root: the dataset to which paths in samples are relative. If it is None, the dataset is
-            looked for near the file.
+            looked for near the file. If there is none, paths are not checked, and the result
+            contains a warning.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -470,8 +456,7 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
 def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Iterator[Problem]:
     """Yields the problems of all lines in the JSON Lines files of a folder.
 
-    Samples in no split and samples in two splits are problems, too. Equal lines are checked only
-    once.
+    A sample must be in exactly one split. Equal lines are checked only once.
 
     Args:
         root: the folder.
@@ -628,10 +613,9 @@ def _is_documented_form(settings: DatasetSettings) -> bool:
 def _samples(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step.
 
-    A sample's history contains all earlier steps, even steps without a sample, and a gap for each
-    action that no screenshot shows. If the setting `sft_keys` is `documented`, the history contains
-    neither gaps nor actions with undocumented parameters. The step indexes in the history then show
-    where actions are missing.
+    A sample's history contains all earlier steps, even those without a sample, and a gap for each
+    action that no screenshot shows. If the setting `sft_keys` is `documented`, gaps and actions
+    with undocumented parameters are left out of the history.
     """
     trajectory = source.trajectory
     candidate = source.candidate
@@ -669,10 +653,7 @@ def _samples(source: Source) -> Iterator[Row | Excluded]:
 def _sample(
     source: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
-    """Returns the sample of a step and the files that the sample names.
-
-    Returns a reason instead if the step is left out.
-    """
+    """Returns the sample of a step and the files that it names, or why the step is left out."""
     provenance = source.rows[step.index]
     settings = source.settings
     size = None
@@ -715,7 +696,7 @@ def _sample(
     return sample, files
 
 
-_DOCUMENTED_KEYS = ("input", "output")  # the keys of a sample in the format document
+_DOCUMENTED_KEYS = ("input", "output")  # according to the format document
 # Columns of provenance.parquet whose values samples repeat. Columns in `_EFFECTS` may be null.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")
@@ -748,9 +729,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `samples.jsonl` contains all samples, and each split has a file; `held_out.jsonl` exists only if
-# this split has samples. Paths in samples are relative to the dataset's folder. Of each trajectory,
-# this folder contains only the files that samples name.
+# `held_out.jsonl` exists only if this split has samples. Of each trajectory, the dataset contains
+# only the files that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -19,7 +19,7 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclu
 from demo_pipeline.trajectories.provenance import ProvenanceRow, has_picture
 
 CANVAS: Pixel = (CANVAS_WIDTH, CANVAS_HEIGHT)
-STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)  # results of `step_exclusion`
+STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)  # in the order of checks
 STEP_SETTINGS = (  # the settings that `step_exclusion` reads
     "include_avoidable_leaks",
     "include_unavoidable_leaks",
@@ -29,16 +29,14 @@ STEP_SETTINGS = (  # the settings that `step_exclusion` reads
 def step_exclusion(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, size: Pixel | None
 ) -> str:
-    """Returns why a step is left out; empty if the step can be exported.
-
-    The result is the first of `STEP_EXCLUSIONS` that applies.
+    """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if there is none.
 
     Args:
         step: the step.
         row: provenance of the step.
         settings: say whether screenshots that already show the pointer at the target are allowed.
-        size: width and height of the screenshot, pixels. None if a file that the export needs is
-            missing or unreadable.
+        size: width and height of the screenshot, pixels; None if a required file is missing or
+            unreadable.
     """
     if is_off_screen(step.action, row, size or CANVAS):
         return "off_screen"
@@ -71,7 +69,7 @@ def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
 def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
     """Returns whether the video contains the end of the last action that is not a wait.
 
-    If the video ends earlier, the final screenshot does not show the effect of this action.
+    Otherwise the final screenshot does not show the effect of this action.
 
     Args:
         steps: all steps in order.

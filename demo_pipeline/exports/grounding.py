@@ -7,8 +7,7 @@ Each row is written in three formats:
 - as two rows in the format of CUA-Lite, with a call of `point` and a call of `bbox` as answers.
 
 Boxes are [x1, y1, x2, y2] in pixels, as in ScreenSpot-Pro; x2 and y2 are the last column and row of
-the element. This module decides which steps have a UI tree that agrees with their screenshot.
-grounding_elements.py selects the elements.
+the element. grounding_elements.py selects the elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,11 +57,11 @@ from demo_pipeline.trajectories.step_sentences import TypedTexts
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"
-LITE_FOLDER = "cua_lite"  # the folder with the rows in CUA-Lite's format
+LITE_FOLDER = "cua_lite"  # folder of the rows in CUA-Lite's format
 
 _Pixels = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]
-"""Left, top, right and bottom in pixels; right and bottom are the last pixels inside the box."""
+"""Left, top, right and bottom in pixels; right and bottom are inside the box."""
 
 
 class GroundingRow(Document):
@@ -100,9 +99,8 @@ def box_centre(box: InclusiveBox) -> tuple[int, int]:
 
 
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Converts a point to the argument `coordinate` of CUA-Lite's call `point`.
-
-    The result is from 0 to 1000 on each axis.
+    """Converts a point to the argument `coordinate` of CUA-Lite's call `point`, 0 to 1000 on each
+    axis.
 
     Args:
         point: x and y, pixels.
@@ -112,12 +110,11 @@ def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
 
 
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Converts an inclusive box to the argument `coordinate` of CUA-Lite's call `bbox`.
-
-    The result is from 0 to 1000 on each axis.
+    """Converts a box to the argument `coordinate` of CUA-Lite's call `bbox`, 0 to 1000 on each
+    axis.
 
     Args:
-        box: left, top, right and bottom, pixels.
+        box: left, top, right and bottom (inclusive), pixels.
         size: width and height of the image, pixels.
     """
     return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
@@ -173,8 +170,7 @@ def _dims(tool: str) -> tuple[str, str]:
     return "desktop", f"grounding.{tool}"
 
 
-# Roles of elements that show their name as text, and of elements that show an image. Elements of
-# other roles, such as buttons, may show either.
+# Roles of elements that show their name as text, and of elements that show an image.
 _TEXT_ROLES = frozenset(
     {
         *("label", "menuitem", "menu", "link", "tab", "listitem", "treeitem", "tablecell"),
@@ -287,8 +283,7 @@ def _row(
         source: the trajectory.
         step: the step whose screenshot shows the element.
         element: the element and the words that name it.
-        native: the screenshot in the resolution of the recorded screen, which the row then uses.
-            None if it does not exist.
+        native: the native screenshot, which the row then uses; None if it does not exist.
     """
     node, words = element
     left, top, right, bottom = node.box

@@ -1,8 +1,7 @@
 """Selects the elements of a screen for grounding rows: visible, named and unambiguous elements.
 
-In case of doubt an element is left out. For example, if a UI tree does not say which of two windows
-is in front, each is treated as covered by the other. trajectories/step_sentences.py decides which
-names are readable words.
+In case of doubt an element is left out. trajectories/step_sentences.py decides which names are
+readable words.
 """
 
 import hashlib
@@ -143,16 +142,14 @@ class _Screen:
     def is_covered(self, position: int) -> bool:
         """Returns whether another node may be on top of the node at `position`.
 
-        Other nodes may cover the node in these cases:
+        Ancestors and descendants do not cover the node. Other nodes cover it in these cases:
 
-        - A node of the same layer overlaps the node's centre or a quarter of its box. Containers
-          that precede the node in the tree are ignored.
+        - A node of the same layer (see `_layers`) overlaps the node's centre or a quarter of its
+          box. Containers that precede the node in the tree are ignored.
         - An open menu touches the node.
         - A window of another layer touches the node, unless that layer is known to be behind.
         - A node outside all windows touches the node, unless it is a container, or its layer is
           known to be behind.
-
-        `_layers` defines layers. Ancestors and descendants of the node are ignored.
         """
         box = self.nodes[position].box
         for owner, menu_box in self._popups:
@@ -181,8 +178,8 @@ class _Screen:
         """Returns the owner of each open menu, and the area that the menu covers.
 
         The owner is the position of a menu or a combo box. A menu counts as open if some of its
-        items lie outside the owner's box. The area is at least as wide as the owner, except for
-        menu bars.
+        items lie outside the owner's box. Except for menu bars, the area is at least as wide as the
+        owner.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
@@ -215,11 +212,10 @@ class _Screen:
         return outermost
 
     def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns, for each node, whether it overlaps the centre or a quarter of a given node.
+        """Returns, for each node, whether it overlaps the centre or a quarter of the node at
+        `position`.
 
-        Args:
-            position: the given node, which may be covered.
-            shared_pixels: for each node, the number of pixels that it shares with the given node.
+        `shared_pixels` contains, for each node, the number of pixels that it shares with that node.
         """
         left, top, right, bottom = self.nodes[position].box
         x = (left + right - 1) // 2
@@ -232,10 +228,9 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back, with two exceptions: the
-        order of dialogs has no meaning, and the top level of a Windows tree lists windows in the
-        order in which their scans ended. Without a meaningful order, a layer without focus is
-        behind a layer with the focus.
+        On Windows and macOS, the tree lists windows from front to back, except for dialogs and the
+        top level of a Windows tree. Without a meaningful order, a layer without focus is behind a
+        layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -255,8 +250,8 @@ class _Screen:
 def _layers(nodes: list[_ScreenNode]) -> list[int]:
     """Returns the layer of each node: the position of the outermost window that contains it.
 
-    For a node outside all windows, the layer is the position of the outermost ancestor. Desktops do
-    not count as ancestors, because they contain everything.
+    For a node outside all windows, the layer is the position of the outermost ancestor that is not
+    the desktop.
     """
     windows = [-1] * len(nodes)
     outermost = [-1] * len(nodes)
@@ -294,8 +289,7 @@ _CONTROLS = frozenset(
         *("listitem", "treeitem", "tablecell"),
     }
 )
-# Roles of elements that can be selected. Text fields are missing, because the name of a text field
-# may be its content.
+# Roles of elements that can be selected. The name of a text field may be its content.
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # nodes with these roles may look like any control
@@ -324,7 +318,7 @@ def choose_elements(
         typed: all texts that were typed in the demonstration.
         min_side: minimum width and height of a selected element, canvas pixels.
         most: maximum number of elements. If there are more, those with the smallest hash of words
-            and box are selected, so that the selection is the same for equal screens.
+            and box are selected.
 
     Returns:
         The selected elements in document order, and the number of left-out elements by reason.
@@ -405,9 +399,8 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element is excluded by its box or by another element.
-
-        Returns an empty text if the element is not excluded.
+        """Returns why an element is excluded by its box or by another element; empty if not
+        excluded.
         """
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
@@ -432,7 +425,7 @@ class _Chooser:
     def is_unambiguous(self, position: int) -> bool:
         """Returns whether the name, the role and the words of an element fit no other element.
 
-        Ancestors and descendants are ignored, because they are at the same place.
+        Ancestors and descendants are ignored.
         """
         node = self._screen.nodes[position]
         key = self._keys[position]
@@ -476,8 +469,8 @@ _CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
 def names_one_element(step: StepFiles) -> bool:
     """Returns whether the grounding prompt of a step fits no other element of its UI tree.
 
-    Ancestors and descendants of the target are ignored. The result is True if the tree does not
-    contain the target, and False if there is no grounding prompt or the tree cannot be read.
+    The result is True if the tree does not contain the target, and False if there is no grounding
+    prompt or the tree cannot be read. Ancestors and descendants of the target are ignored.
     """
     target = step.action.target_element
     if target is None or not grounding_prompt(step.action):

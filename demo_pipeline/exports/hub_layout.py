@@ -1,7 +1,6 @@
 """Writes exports for the Hugging Face Hub: Parquet shards that contain the images, and a card.
 
-Rows are divided into shards, because with their images they fit neither into memory nor into one
-file. UI trees stay text, because the Hub's viewer fails on recursively nested types.
+UI trees stay text, because the Hub's viewer fails on recursively nested types.
 """
 
 import hashlib
@@ -43,7 +42,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 
 _GROUP_ROWS = 64  # maximum number of rows of a row group
-# Maximum size of a row group. Writers and streaming readers keep a whole row group in memory.
+# Maximum size of a row group, which writers and streaming readers keep in memory as a whole.
 _GROUP_BYTES = 32 * 2**20
 _FOOTER_BYTES = 256 * 1024  # space reserved for the footer of a file
 _OPTIONS = {"compression": "zstd", "compression_level": 3}
@@ -52,9 +51,9 @@ _OPTIONS = {"compression": "zstd", "compression_level": 3}
 def write_shards(
     rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
 ) -> int:
-    """Writes rows to the files `<stem>-00000-of-00002.parquet` and so on.
+    """Writes rows to the files `<stem>-00000-of-00002.parquet` and so on; no rows give no file.
 
-    Without rows, no file is written. A file has at most `max_bytes`, unless a single row is larger.
+    A file has at most `max_bytes`, unless a single row is larger.
 
     Returns:
         The number of rows.
@@ -86,9 +85,7 @@ def _groups(
 ) -> Iterator[tuple[list[Mapping[str, Any]], int]]:
     """Yields the rows of each row group, and their approximate size in bytes.
 
-    Args:
-        rows: all rows of the split.
-        most: largest size of a row group in bytes, unless a single row is larger.
+    A group has at most `most` bytes, unless a single row is larger.
     """
     group = list[Mapping[str, Any]]()
     total = 0
@@ -127,8 +124,8 @@ class HubTable:
         config: name of the configuration.
         about: description of a row for the card.
         folder: the folder of the tables `<split>.parquet`, relative to the export.
-        pictures: columns with the path of an image, or with a list of paths, relative to the
-            export. The images replace the paths.
+        pictures: columns with image paths relative to the export, or with lists of such paths. The
+            images replace the paths.
         trees: columns with the path of a UI tree, or with the tree as text.
         without: columns that are left out.
         task_categories: the Hub's names of the tasks for which the dataset is made.
@@ -287,7 +284,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
     Args:
         feature: the type in the format of `_feature`.
-        key: the key for the type's name: `dtype`, or `list` for the type of list items.
+        key: the key for the type's name: `dtype`, or `list` for list items.
     """
     kind = feature.get("_type")
     if kind == "List":
@@ -314,10 +311,10 @@ def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _digest(config: HubConfig, out: Path) -> str:
-    """Returns a hash of the files of a configuration, for the card.
+    """Returns a hash of the files of a configuration.
 
-    The library `datasets` recognises cached data by the card and the names of files. It does not
-    compare the contents of files, so the card must change whenever the contents change.
+    The card contains the hash, because the library `datasets` recognises cached data by the card
+    and the names of files, not by their contents.
     """
     digest = hashlib.sha256()
     for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):

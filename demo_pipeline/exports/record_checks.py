@@ -197,7 +197,7 @@ def record_problems(
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""Returns the problems of a record, given its JSON value, its file and line, and the named files."""
+"""Returns the problems of a record, given its JSON value, file and line, and the named files."""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 

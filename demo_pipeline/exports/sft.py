@@ -206,7 +206,7 @@ def _tree(value: Any, files: NamedFiles, follow_paths: bool) -> tuple[Nodes | No
 
     Returns:
         The nodes and the faults of the tree. The nodes are None if the tree is invalid, or if it is
-            a path and `follow_paths` is False.
+        a path and `follow_paths` is False.
     """
     if not isinstance(value, str):
         nodes, problems = check_tree(value, "")

@@ -1,8 +1,7 @@
 """Compares a written dataset with the rows of its trajectories.
 
-The comparison reads the rows again from the output of the stage `records`, independently of the
-build. All files of the dataset must equal those that the rows yield; additional files are reported.
-At the end, the validator of the record format checks the dataset, as in `demo-pipeline validate`.
+The rows are read again from the output of the stage `records`. Additional files are reported. At
+the end, the validator of the record format checks the dataset, as in `demo-pipeline validate`.
 """
 
 import filecmp
@@ -47,7 +46,7 @@ def form_problems(
         comparison = _DatasetComparison(form, out, settings, plan, Path(scratch))
         summary = comparison.go_through().summary
         problems = [*comparison.finish(), *_torn_tasks(form, plan)]
-    if problems or not summary.total:  # a dataset without rows may lack files that are required
+    if problems or not summary.total:  # without rows, required files may be missing
         return problems
     validate = form.validate or partial(validate_form, form)
     return errors(validate(out))
@@ -82,16 +81,13 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files.
-
-        Yields nothing if a problem was found, because the derived files would repeat the problem.
-        """
+        """Yields the derived files; nothing after a problem, because they would repeat it."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Compares an image with its source, or with an image that is made again from the source.
+        """Compares an image with its source, or with an image made again from the source.
 
-        Images that are named by their hash can have several sources with the same content.
+        An image named by its hash can have several sources with the same content.
         """
         if self._sources.get(name) == source:
             return True
@@ -205,7 +201,7 @@ def _is_same_file(path: str, other: str) -> bool:
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True
-    filecmp.clear_cache()  # the cache does not notice changes within the resolution of file times
+    filecmp.clear_cache()  # it misses changes within the resolution of file times
     return filecmp.cmp(path, other, shallow=False)
 
 

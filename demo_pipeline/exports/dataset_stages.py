@@ -1,8 +1,7 @@
 """Defines the stages of datasets: training exports, OSWorld task files, and the trajectory index.
 
-The setting `datasets.exports` lists the training exports to build. The module of each export, for
-example sft.py, defines the content of its rows and files. assemble.py writes datasets, and
-dataset_comparison.py checks them.
+The module of each export, for example sft.py, defines its rows and files. assemble.py writes
+datasets, and dataset_comparison.py checks them.
 """
 
 from collections.abc import Sequence
@@ -139,8 +138,8 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Compares the index with its inputs, and checks that its links lead to the right versions.
 
-    A link may lead to any folder of the right version, because all folders of a version have the
-    same files. A trajectory with a reviewer's verdict on success is a folder instead of a link.
+    All folders of a version have the same files, so a link may lead to any of them. A trajectory
+    with a reviewer's verdict on success is a folder instead of a link.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

@@ -74,7 +74,7 @@ _ROW_SCHEMA = pa.schema(
         *((name, _TEXT) for name in ("application", "kind", "split")),
     ]
 )
-# Selects the samples of a trajectory dataset: each step is a sample, and there are no splits.
+# Selects the samples of a trajectory dataset: its steps, without splits.
 _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
@@ -98,8 +98,7 @@ class DatasetStats:
         samples: number of steps, or of the records made from them.
         trajectories: number of trajectories with at least one sample.
         tasks: number of task groups of these trajectories.
-        leaks: counts and rates of leaks, which are screenshots that already show the pointer at the
-            target of the action.
+        leaks: counts and rates of screenshots that already show the pointer at the action's target.
         splits: name of a split → its numbers, in the order train, val, test, held_out; empty
             without splits.
         actions: kind of action → number of samples, most frequent first.
@@ -161,8 +160,8 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
     """Returns the statistics of an export that consists of a Parquet file per split.
 
     Args:
-        out: the folder of the tables. They have the columns `trajectory_id`, `application`,
-            optionally `step_index`, and the column that the argument `kind` names.
+        out: the folder of the tables. Their columns include `trajectory_id`, `application` and
+            optionally `step_index`.
         provenance: the provenance of the trajectories.
         kind: name of the column with the kind of action.
     """
@@ -352,11 +351,11 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts, for each signal of the stage `triage`, the steps and demonstrations that have it.
+    """Counts the steps and demonstrations with each signal of the stage `triage`.
 
     Returns:
-        The rows of the table `doubt` of the statistics. Signals of whole demonstrations have null
-        instead of a number of steps.
+        The rows of the table `doubt` of the statistics. The number of steps is null for signals of
+        whole demonstrations.
     """
     versions = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
     signals_of_demonstrations: list[Any] = [
@@ -401,16 +400,13 @@ def read_statistics(folder: Path) -> Tables:
 def _opened(
     inputs: DatasetInputs,
 ) -> "Iterator[tuple[DuckDBPyConnection, frozenset[str]]]":
-    """Opens a connection with views over the inputs, and yields it with the names of the views."""
+    """Opens a connection with views over the inputs; yields it with the names of the views."""
     with engine() as sql:
         yield sql, create_views(sql, inputs.views, inputs.folders)
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns the counts and rates of leaks over all pointing actions.
-
-    The first row of the table `leak_rates` contains them. The type of action is left out.
-    """
+    """Returns the counts and rates of leaks over all pointing actions."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

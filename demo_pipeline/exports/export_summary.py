@@ -11,7 +11,7 @@ from demo_pipeline.settings import DatasetSettings
 
 # Reason for leaving out a row: an earlier row of another split asks the same question.
 SPLIT_LEAK = "split_leak"
-BY_TRAJECTORY = "records_by_trajectory"  # a key of the summary in the manifest of an export
+BY_TRAJECTORY = "records_by_trajectory"  # a key of an export's manifest
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class ExportSummary:
         records: split → number of written rows.
         by_trajectory: trajectory id → number of written rows.
         excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
-        excluded_records: reason → number of rows that were left out of the included trajectories.
-        hidden_actions: reason → number of actions that no screenshot shows, in the included
-            trajectories.
+        excluded_records: reason → number of left-out rows of included trajectories.
+        hidden_actions: reason → number of actions of included trajectories that no screenshot
+            shows.
         problems: problems of the unreadable trajectories.
         details: further keys of `as_dict`; they replace keys of the same name.
     """
@@ -65,7 +65,7 @@ class ExportSummary:
 
     @property
     def left_out(self) -> dict[str, Mapping[str, int]]:
-        """The counts for the card: what was left out (trajectories, rows, actions), by reason."""
+        """Numbers of left-out trajectories, rows and actions by reason, for the card."""
         return {
             "trajectories": self.excluded_trajectories,
             self.unit: self.excluded_records,
@@ -98,8 +98,8 @@ class Tally:
         by_trajectory: trajectory id → number of written rows.
         excluded: reason → number of left-out rows.
         hidden: reason → number of hidden actions.
-        problems: problems of trajectories that could not be read during the build.
-        unreadable: number of these trajectories.
+        problems: problems of unreadable trajectories.
+        unreadable: number of unreadable trajectories.
     """
 
     written: Counter[str] = field(default_factory=Counter)

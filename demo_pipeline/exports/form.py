@@ -1,9 +1,8 @@
 """Declares the forms of training exports, and writes the rows of a trajectory in each form.
 
-A form is the record format of an export: a `Form` lists its settings, its files, and the function
-that makes its rows. The stage `records` makes the rows of each trajectory once, before their split
-is known, and stores them as lines of a file. assemble.py reads these files, selects the rows of a
-dataset, and writes them to the files of their split.
+A form is the record format of an export. The stage `records` writes the rows of each trajectory
+before their split is known. assemble.py selects the rows of a dataset, and writes them to the files
+of their split.
 """
 
 import hashlib
@@ -58,11 +57,9 @@ class Row:
             written to two splits.
         screenshot: the screenshot that the prompt is about; for a whole trajectory, the screenshot
             of its first step.
-        parts: name of a part → its content. A row can have several parts, for example a JSON line
-            and a table row; `File.part` says which file each part is written to. The content is the
-            row of a table (column → value) if the file is a table, else a text or a JSON value.
-        files: name in the dataset → file of the trajectory, which is linked under this name.
-            `Form.pictures` may replace the names.
+        parts: name of a part → its content: a table row (column → value), a text, or a JSON value.
+            `File.part` says which file each part is written to.
+        files: name in the dataset → file of the trajectory. `Form.pictures` may replace the names.
         counts: numbers that the dataset adds up over its rows.
         documents: name in the dataset → text of a separate file. Names here and in `files` may
             begin with `{split}/`.
@@ -95,10 +92,10 @@ class Source:
     """A trajectory from which a form makes rows.
 
     Attributes:
-        candidate: facts about the trajectory, among them its hidden actions and bad steps.
+        candidate: facts about the trajectory, such as its hidden actions and bad steps.
         trajectory: steps, task and result, with people's corrections and annotations.
         rows: step index → provenance of the step.
-        settings: only the settings in `Form.settings` can be read; others raise `AttributeError`.
+        settings: the settings in `Form.settings`; others raise `AttributeError`.
     """
 
     candidate: Candidate
@@ -122,9 +119,8 @@ class Source:
         return replace_surrogates(self.trajectory.task.instruction)
 
     def name(self, file: Path) -> str:
-        """Returns the name of a file in datasets.
-
-        The name of a screenshot is `trajectories/<id>/steps/000/screenshot.png`, for example.
+        """Returns a file's name in datasets: `trajectories/<id>/steps/000/screenshot.png`, for
+        example.
         """
         path = file.relative_to(self.candidate.source.path).as_posix()
         return f"trajectories/{self.candidate.source.id}/{path}"
@@ -161,7 +157,7 @@ class RowsHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-_LINES_IN_MEMORY = 2**24  # bytes; if the rows of a trajectory are larger, a file buffers them
+_LINES_IN_MEMORY = 2**24  # bytes; larger rows of a trajectory are buffered in a file
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
 
@@ -174,8 +170,8 @@ class Table:
         schema: the columns.
         rows: maximum number of rows of a row group; a whole row group is collected in memory.
         characters: number of characters of text after which a row group ends; None means no limit.
-        annotated: the columns that replace `schema` if any trajectory of the dataset has an
-            annotation of a kind in `notes`. None if annotations add no columns.
+        annotated: the columns if any trajectory of the dataset has an annotation of a kind in
+            `notes`; None if annotations add no columns.
         notes: the kinds of annotations that need further columns, such as `thought`.
     """
 
@@ -194,14 +190,13 @@ class File:
     table.
 
     Attributes:
-        part: name of the part, a key of `Row.parts`.
+        part: a key of `Row.parts`.
         path: path in the dataset, or a function that returns the path. `{split}` is replaced by the
-            name of the split. If the path contains `{id}`, each row has a file of its own, and the
-            part is the text of this file.
+            name of the split. If the path contains `{id}`, each row has a file of its own with the
+            part as text.
         table: returns the columns; only needed for `.parquet`.
         checked: a `RecordFormat`, or a function that returns the problems of a value (see
-            `record_checks.Checked`). The stage `records`, the check of the dataset and `validate`
-            check values with it. If it is None, values are not checked.
+            `record_checks.Checked`). If it is None, values are not checked.
         empty: the splits whose file is written even if it has no row.
         only: the splits that have the file.
         config: name of the configuration under which `load_dataset` loads the file. If it is empty,
@@ -262,8 +257,7 @@ def _nothing(_finished: FinishedRows) -> Mapping[str, Any]:
 class Form:
     """The declaration of a training export; each module of an export defines one as `FORM`.
 
-    The defaults suit most forms. A form that needs more overrides the methods below in a subclass
-    in its own module.
+    A form that needs more than these values overrides the methods below in a subclass.
 
     Attributes:
         name: name of the export in `datasets.exports`, and of the module.
@@ -281,21 +275,21 @@ class Form:
         check: name of the check that compares the dataset with the rows of its trajectories.
         unit: what the summary counts: `samples`, `records`, or `steps` of whole trajectories.
         kinds: tags of the asset in Dagster.
-        kind_of: returns the step index of a row (-1 for a row of a whole trajectory) and its kind
-            of action, for the statistics in the card.
-        place: returns the row of a table as it is written to a split; its last argument is the
-            folder of the trajectory.
+        kind_of: returns the step index of a row (-1 for a whole trajectory) and its kind of action,
+            for the statistics in the card.
+        place: returns a table row as it is written to a split; its last argument is the folder of
+            the trajectory.
         pictures: returns the images of a row: name in the dataset → source file.
         whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
-        side_files: returns the files that are not made of single rows: name → JSON value, or the
-            text of a `.txt` file.
+        side_files: returns the files about the whole dataset: name → JSON value, or the text of a
+            `.txt` file.
         folders: folders that exist even if no file is written to them.
         marks: names of files and folders by which `validate` recognises a dataset in this form.
         decisive: whether a single one of `marks` is enough to recognise such a dataset.
         line_key: a key that every JSON line of this form has, but no line of any other form.
-        validate: returns the problems of a dataset in this format, even if another program wrote
-            it. If it is None, `record_checks.validate_form` validates datasets by `files`.
+        validate: returns the problems of a dataset, even if another program wrote it. If it is
+            None, `record_checks.validate_form` validates datasets by `files`.
         validate_file: returns the problems of a single file. If it is None,
             `record_checks.validate_form_file` validates single files.
         hub: a `HubTable` for each configuration in the layout for the Hugging Face Hub.
@@ -346,7 +340,7 @@ class Form:
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
     ) -> ExportPlan:
-        """Returns the trajectories that the dataset includes, and their splits."""
+        """Returns the included trajectories and their splits."""
         return plan_export(trajectories, settings, whole_trajectories=self.whole)
 
     def skips(self, screenshot: Path, bad_steps: AbstractSet[Path]) -> bool:
@@ -380,7 +374,7 @@ class Form:
         """Writes an image of the dataset that is not a link to its source file.
 
         Returns:
-            Whether the image could be written, or None if the caller has to make a link instead.
+            Whether the image could be written; None if the caller has to make a link instead.
         """
         return None
 
@@ -391,19 +385,19 @@ class Form:
         return row.parts
 
     def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yields name and content (in pieces) of files that are made from other files in `_out`."""
+        """Yields name and content (in pieces) of files made from other files in `_out`."""
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the export with changes that this form needs; by default unchanged."""
+        """Returns the export with the changes that this form needs; by default unchanged."""
         return export
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
-    """Returns a function that reads step and kind from columns of a part; see `Form.kind_of`.
+    """Returns a function for `Form.kind_of` that reads step and kind from columns of a part.
 
     Args:
-        part: the part, a row of a table. If it has no column `step_index`, the step is -1.
+        part: a part with table rows. If it has no column `step_index`, the step is -1.
         kind: name of the column with the kind.
     """
 
@@ -431,8 +425,7 @@ class _DeclaredSettings:
 def form_of(name: str) -> Form:
     """Returns the form with this name; its module is imported at the first call.
 
-    The module of a built-in form is `exports/<name>.py` or `exports/<name>/dataset.py`. Other
-    installed packages name the form in an entry point.
+    Other installed packages name their forms in an entry point.
 
     Raises:
         OwnExportError: the form of another package cannot be loaded.
@@ -478,8 +471,6 @@ def write_form_rows(
     source: DatasetTrajectory, forms: Sequence[Form], out: Path, settings: DatasetSettings
 ) -> Mapping[str, int]:
     """Writes the facts about a trajectory that datasets need, and its rows in all given forms.
-
-    The rows contain people's corrections and annotations.
 
     Args:
         source: the trajectory, whose corrections and annotations are already in `out`.
@@ -531,7 +522,7 @@ def row_lines(
         form: the form of the rows.
         source: the trajectory.
         head: facts about the trajectory.
-        loaded: the content of the trajectory with people's corrections.
+        loaded: the trajectory with people's corrections.
         own: the result of `Form.own`.
     """
     tables = {file.part for file in form.files if file.table}
@@ -541,8 +532,8 @@ def row_lines(
     declared = cast("DatasetSettings", _DeclaredSettings(form, own))
     form_source = Source(candidate, trajectory, loaded.rows, declared)
     excluded = Counter[str]()
-    # The counts in the first line are known only after the last row, so the rows are buffered. The
-    # rows may not fit into memory, because the row of a step can repeat all earlier steps.
+    # The counts in the first line are known only after the last row. The rows may not fit into
+    # memory, because the row of a step can repeat all earlier steps.
     with SpooledTemporaryFile(_LINES_IN_MEMORY) as lines:
         for row in form.rows(form_source):
             if isinstance(row, Excluded):
@@ -588,10 +579,7 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
 
 
 def question(prompt: str, screenshot: FileDigest) -> str:
-    """Returns the hash of a question to the model: SHA-256 of the prompt and the screenshot's hash.
-
-    Equal questions about equal screenshots have equal hashes. The result is hexadecimal.
-    """
+    """Returns the hexadecimal SHA-256 of a question to the model: its prompt and its screenshot."""
     digest = hashlib.sha256(prompt.encode(errors="replace"))
     digest.update(bytes.fromhex(screenshot.sha256))
     return digest.hexdigest()
@@ -607,8 +595,7 @@ def kept_rows(
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
     """Returns the head and the rows of a trajectory in a form.
 
-    The rows are read from the output of the stage `records`. If this output has no file for the
-    form, the rows are made now.
+    If the output of the stage `records` has no file for the form, the rows are made now.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.

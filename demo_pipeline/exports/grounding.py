@@ -99,23 +99,27 @@ def box_centre(box: InclusiveBox) -> tuple[int, int]:
 
 
 def lite_point(point: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Converts a point to the argument `coordinate` of CUA-Lite's call `point`, 0 to 1000 on each
-    axis.
+    """Converts a point to the argument `coordinate` of CUA-Lite's call `point`.
 
     Args:
         point: x and y, pixels.
         size: width and height of the image, pixels.
+
+    Returns:
+        x and y, 0 to 1000.
     """
     return list(to_ru(point[0], point[1], (size[0], size[1])))
 
 
 def lite_box(box: Sequence[int], size: Sequence[int]) -> list[int]:
-    """Converts a box to the argument `coordinate` of CUA-Lite's call `bbox`, 0 to 1000 on each
-    axis.
+    """Converts a box to the argument `coordinate` of CUA-Lite's call `bbox`.
 
     Args:
         box: left, top, right and bottom (inclusive), pixels.
         size: width and height of the image, pixels.
+
+    Returns:
+        Left, top, right and bottom, 0 to 1000.
     """
     return [*lite_point(box[:2], size), *lite_point(box[2:], size)]
 

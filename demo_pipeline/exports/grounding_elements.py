@@ -212,10 +212,11 @@ class _Screen:
         return outermost
 
     def _overlaps(self, position: int, shared_pixels: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns, for each node, whether it overlaps the centre or a quarter of the node at
-        `position`.
+        """Returns, for each node, whether it overlaps the centre or a quarter of a given node.
 
-        `shared_pixels` contains, for each node, the number of pixels that it shares with that node.
+        Args:
+            position: the given node.
+            shared_pixels: for each node, the number of pixels that it shares with the given node.
         """
         left, top, right, bottom = self.nodes[position].box
         x = (left + right - 1) // 2
@@ -228,9 +229,9 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back, except for dialogs and the
-        top level of a Windows tree. Without a meaningful order, a layer without focus is behind a
-        layer with the focus.
+        On Windows and macOS, the tree lists windows from front to back, except for dialogs and for
+        the top level of a Windows tree, which is in the order in which scans ended. Without a
+        meaningful order, a layer without focus is behind a layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -399,9 +400,7 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element is excluded by its box or by another element; empty if not
-        excluded.
-        """
+        """Returns why an element's box or another element excludes it; empty if not excluded."""
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area

@@ -1,7 +1,7 @@
 """Defines ids, metadata, coordinates and tolerances of CUDAG records.
 
-RU (resolution units) are coordinates from 0 to 1000 on each axis, whatever the size of the image.
-A prediction counts as correct if its distance from the expected point is at most the tolerance.
+RU (resolution units) are coordinates from 0 to 1000 on each axis. A prediction counts as correct if
+its distance from the expected point is at most the tolerance.
 """
 
 import hashlib
@@ -60,8 +60,8 @@ def to_ru(x: float, y: float, size: Pair) -> Pair:
 def cudag_id(name: str) -> str:
     """Returns a name as a CUDAG id, which may contain only letters, digits, `_` and `-`.
 
-    Every other character becomes `_`. A name that was changed gets the suffix `_` and 6 hexadecimal
-    digits of the original name's SHA-256, so that different names have different ids.
+    Every other character becomes `_`. Changed names get the suffix `_` and 6 hexadecimal digits of
+    the original name's SHA-256, so that ids of different names differ.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if safe == name:
@@ -82,8 +82,7 @@ class CudagMetadata(NamedTuple):
         end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
         scroll_direction: up, down, left or right; empty for other actions.
         scroll_amount: notches.
-        presses: number of presses of a key, which is also the number of `key` calls; 1 for other
-            actions.
+        presses: number of presses of a key; 1 for other actions.
         trajectory_id: id of the demonstration.
         step_index: index from 0. The record that ends the task has the index after the last step.
         application: normalised name of the application.
@@ -140,8 +139,8 @@ class TestedPlace(NamedTuple):
 def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
     """Returns the position to test for a click on a button, check box or similar element.
 
-    The position is the element's centre, as in tests of CUDAG's own generators. Returns None for
-    other actions and elements, and for clicks outside the target.
+    The position is the element's centre, as in tests of CUDAG's own generators. None for other
+    actions and elements, and for clicks outside the target.
 
     Args:
         action: the action of the step.
@@ -173,10 +172,10 @@ def target_tolerance(
 ) -> tuple[Pair, RuBox]:
     """Returns the tolerance of a prediction and the box of the target, both in RU.
 
-    The tolerance is the distance from the point to the nearer edge of the target. Scrolls and drags
-    have tolerances of their own in the settings. `default_tolerance` is used for actions without a
-    target and for targets that are containers, such as tables. The box is [0, 0, 0, 0] if there is
-    no target or a large container. The tolerance of a drag applies to its start and its end.
+    The tolerance is the distance from the point to the nearer edge of the target. The settings
+    define the tolerance of scrolls, of drags (start and end), and of actions whose target is
+    unknown or a container, such as a table. The box is [0, 0, 0, 0] if there is no target or a
+    large container.
 
     Args:
         action: the action of the step.
@@ -203,7 +202,7 @@ def target_tolerance(
 
 
 def _is_large_area(action: StepAction, target: Sequence[int], size: Pair) -> bool:
-    """Returns whether a target, given as left, top, width and height, is a large container."""
+    """Returns whether a target (left, top, width, height) is a large container."""
     _, _, width, height = target
     return _is_area(action) and width * height > _LARGEST_SHARE * size[0] * size[1]
 
@@ -226,8 +225,8 @@ def tolerance_ru(point: Pair, box: Sequence[float], size: Pair, limits: Pair) ->
         point: x and y, pixels.
         box: left, top, width and height of the target, pixels.
         size: width and height of the image, pixels.
-        limits: minimum and maximum of the result, RU. The result is rounded down; it is the minimum
-            for a point at an edge or outside the box.
+        limits: minimum and maximum of the result, RU. The minimum also applies to points outside
+            the box.
     """
     low, high = limits
     tolerances = []

@@ -1,12 +1,12 @@
 """Rules for a single CUDAG record.
 
-The models `CudagRecord` and `CudagTest` declare what the CUDAG specification requires of the
-records of all datasets. Further rules compare coordinates with metadata. One of these rules is the
-invariant in the specification's section "Coordinate System":
-RU(real_coords, image_size) = coordinate. RU (resolution units) are coordinates from 0 to 1000.
+The models `CudagRecord` and `CudagTest` declare the rules of the CUDAG specification for all
+datasets. Further rules compare coordinates with metadata. One of them is the invariant in the
+specification's section "Coordinate System": RU(real_coords, image_size) = coordinate. RU
+(resolution units) are coordinates from 0 to 1000.
 
 Each rule has a `Scope`, which says which datasets must follow the rule. validator.py has the rules
-that compare records with each other, and the rules for files.
+for several records and for files.
 """
 
 import re
@@ -155,7 +155,7 @@ def _gpt_text(text: str) -> str:
 
 
 def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Replaces an invalid value with None, because other generators may use the key differently."""
+    """Replaces an invalid value with None; other generators may use the key differently."""
     try:
         return validate(value)
     except ValidationError:
@@ -182,8 +182,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    The CUDAG specification does not define the keys that may be None. Rules use such a key only if
-    its value has the type that this pipeline writes.
+    The CUDAG specification does not define the keys that may be None. Values of these keys are
+    ignored if they do not have the type that this pipeline writes.
     """
 
     task_type: Text
@@ -298,7 +298,7 @@ def _code(location: Location) -> str:
 def training_faults(value: Any) -> Iterator[CudagFault]:
     """Yields the faults of a line of data.jsonl, train.jsonl, val.jsonl or held_out.jsonl.
 
-    If the model `CudagRecord` rejects the line, the other rules are not checked.
+    Lines that the model `CudagRecord` rejects are not checked further.
     """
     record = _parsed(CudagRecord, value)
     if not isinstance(record, CudagRecord):
@@ -331,7 +331,7 @@ def training_faults(value: Any) -> Iterator[CudagFault]:
 def eval_faults(value: Any) -> Iterator[CudagFault]:
     """Yields the faults of an entry of test/test.json.
 
-    If the model `CudagTest` rejects the entry, the other rules are not checked.
+    Entries that the model `CudagTest` rejects are not checked further.
     """
     test = _parsed(CudagTest, value)
     if not isinstance(test, CudagTest):
@@ -377,7 +377,7 @@ def picture_faults(
 
     Args:
         record: the record, which may be invalid.
-        key: the key with the path of the image. Paths that are not allowed are reported elsewhere.
+        key: the key with the path of the image. Forbidden paths are reported elsewhere.
         files: the files of the dataset.
         folder: the folder to which the path is relative: empty or `test/`.
     """
@@ -418,10 +418,7 @@ def _id_faults(name: str, key: str) -> Iterator[CudagFault]:
 
 
 def _image_faults(path: str, endings: tuple[str, ...]) -> Iterator[CudagFault]:
-    """Yields a fault for each rule of this pipeline that an image path breaks.
-
-    The CUDAG specification does not have these rules.
-    """
+    """Yields a fault for each of this pipeline's own rules that an image path breaks."""
     if path.count("/") > 1:
         yield shared("image_path", f"Image name is not flat: {printable(path)}")
     if not path.endswith(endings):
@@ -485,8 +482,8 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 def _acting(calls: Sequence[object]) -> Iterator[object]:
     """Yields the calls, except for moves that only hover before another call.
 
-    Two kinds of moves do not hover and are yielded: a move directly before `left_click_drag` is the
-    start of the drag, and a move as the last call is an action of its own.
+    A move directly before `left_click_drag` is the start of the drag, and a last move is an action
+    of its own, so both are yielded.
     """
     for call, after in zip(calls, [*calls[1:], None], strict=True):
         is_move = member(call, "arguments", "action") == "mouse_move"
@@ -556,7 +553,7 @@ def cudag_record_problems(
 ) -> list[Problem]:
     """Returns the problems of a line that this pipeline wrote; see `record_checks.Checked`.
 
-    The image is not checked: it is a screenshot of the trajectory, or is made from one later.
+    The image is not checked.
     """
     problems = (fault.problem(file, line, ours=True) for fault in training_faults(record))
     return [problem for problem in problems if problem]

@@ -1,9 +1,9 @@
 """Makes the CUDAG records of a trajectory: a record per step, and one that ends the task.
 
-A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata. Steps
-without a record still appear in the prompts of later records. Steps outside the recorded screen
-appear there without a coordinate. Steps that tool calls cannot fully express, such as drags with
-the right button, appear with a note. Actions that no screenshot shows appear in words.
+A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata.
+Prompts also list steps without a record: steps outside the recorded screen without a coordinate,
+and steps that tool calls cannot fully express, such as drags with the right button, with a note.
+They describe actions that no screenshot shows in words.
 """
 
 import json
@@ -71,7 +71,7 @@ DRAFT_EXCLUSIONS = (  # reasons why `record_drafts` leaves out a record
     *(*STEP_EXCLUSIONS[:2], INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end", HELD_KEY),
 )
-DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
+DRAFT_SETTINGS = (  # settings that `record_drafts` reads
     *(*STEP_SETTINGS, "prompt_style"),
     *("cudag_scroll_unit", "max_pixels"),
     *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
@@ -79,7 +79,7 @@ DRAFT_SETTINGS = (  # the settings that `record_drafts` reads
 
 
 def wheel_units(settings: DatasetSettings) -> WheelUnits:
-    """Returns the unit that the settings define for the argument `pixels` of scroll calls."""
+    """Returns the unit of the argument `pixels` of scroll calls."""
     return WheelUnits(units_per_notch(settings))
 
 
@@ -112,7 +112,7 @@ def _described(
 ) -> tuple[tuple[ToolCall, ...], str]:
     """Returns an action as the history of later records shows it: its calls, and a note.
 
-    The note contains what the calls cannot express; it is empty if they express the whole action.
+    The note contains what the calls cannot express, if anything.
     """
     if is_off_screen(action, row, size):
         call = tool_calls(action, size, settings, seen)[0]
@@ -139,11 +139,10 @@ class RecordDraft(NamedTuple):
         id: id of the record, and stem of its image.
         screenshot: the PNG in the trajectory.
         prompt: text of the human turn, with control markers (special tokens) escaped.
-        markers: number of control markers that were escaped in the prompt, without those of the
-            instruction.
+        markers: number of control markers that were escaped in the prompt outside the instruction.
         calls: the correct answer.
         metadata: the metadata of the record.
-        tested: position and tolerance of the record's test; if it is None, the test uses those in
+        tested: position and tolerance of the record's test, if they differ from those in
             `metadata`.
         hovered: positions where the pointer hovers before the action, pixels of the screenshot.
     """
@@ -178,13 +177,12 @@ class RecordDraft(NamedTuple):
     def tests(self) -> dict[str, str]:
         """Returns the test of the record: `test` for test.json and `test_row` for test.jsonl.
 
-        The result is empty for actions without a position, such as typing, because a CUDAG test
-        compares positions.
+        The result is empty for actions without a position.
 
-        A test expects the last call of the record, and `real_coords` is the call's position. For
-        a drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the
-        position of the person's action, even if the test expects the centre of the target.
-        `target_bbox` is [0, 0, 0, 0] unless the test accepts any point of the target.
+        A test expects the last call of the record, and `real_coords` is the call's position. For a
+        drag, `real_coords` is the end and `start_coords` the start. `person_coords` is the position
+        of the person's action, even if the test expects the centre of the target. `target_bbox` is
+        [0, 0, 0, 0] unless the test accepts any point of the target.
         """
         if not self.metadata.has_coordinate:
             return {}
@@ -217,8 +215,8 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
     """Yields a record for each step, then the record that ends the task on the final screenshot.
 
     A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
-    record is left out if the final screenshot does not show the end. This is the case if a hidden
-    action follows the last step, or if the video ends before the last action does.
+    record is left out if a hidden action follows the last step, or if the video ends before the
+    last action does.
 
     Args:
         source: the trajectory.
@@ -316,9 +314,9 @@ def _prompt(
     history: Sequence[str],
     settings: DatasetSettings,
 ) -> tuple[str, int]:
-    """Returns the prompt of a record, and the number of control markers that were escaped in it.
+    """Returns the prompt of a record, and the number of control markers escaped in it.
 
-    Markers in the instruction are not counted here; see `CudagForm.count_trajectory`.
+    Markers in the instruction are not counted; see `CudagForm.count_trajectory`.
 
     Args:
         trajectory: the trajectory, which has the instruction.

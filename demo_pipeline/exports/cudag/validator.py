@@ -1,7 +1,7 @@
 """Validates CUDAG datasets, of this pipeline or of other generators.
 
-This module checks directories and files, ids, images and trajectories across all records, and the
-further files that only datasets of this pipeline have. record_rules.py checks single records.
+This module compares records with each other, and checks directories and files. record_rules.py
+checks single records.
 
 Problems name their locations as in the CUDAG specification: `train.jsonl:42` is line 42 of the
 file, `test.json:5` is the fifth entry of the array in `test/test.json`, and `test/` and `./` are
@@ -44,7 +44,7 @@ from demo_pipeline.problems import Problem, Severity
 _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
 _OUR_FILES = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
-_TESTS = RECORD_FILES["test"]  # test records as conversations; only our datasets have them
+_TESTS = RECORD_FILES["test"]  # test records as conversations; only in our datasets
 _REQUIRED = (  # kind of the required path, its directory as shown in problems, its name
     ("directory", "./", "images/"),
     ("directory", "./", "test/"),
@@ -64,9 +64,8 @@ _REMEDIES = {  # missing path → remedy
 def validate_cudag(path: Path) -> list[Problem]:
     """Returns the problems of a dataset, in the order of its files.
 
-    A dataset of this pipeline (see `generator` in config.json) must follow all rules. Datasets of
-    other generators must follow the CUDAG specification; `Scope` says how further rules apply to
-    them.
+    A dataset of this pipeline (see `generator` in config.json) must follow all rules. For datasets
+    of other generators, see `Scope`.
     """
     if not _is_kind(path, "directory"):
         remedy = "give the directory of a dataset"
@@ -189,8 +188,8 @@ class _Validation:
 
         Args:
             path: path of the file in the dataset.
-            name: name of the file in the problem that reports an invalid file.
-            scope: scope of this problem.
+            name: name of the file in problems.
+            scope: scope of the problem of an invalid file.
         """
         if not _is_kind(self.root / path, "file"):
             return None
@@ -212,7 +211,7 @@ class _Validation:
                         yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
-        """Reports the faults of a line, and returns its JSON object; None if it has no object."""
+        """Reports the faults of a line, and returns its JSON object, if any."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:
@@ -259,8 +258,8 @@ class _Validation:
     def _check_conversations(self, tests: Sequence[object]) -> None:
         """Checks test/records.jsonl against the entries of test.json.
 
-        test/records.jsonl must have a line for each entry, in the same order. It also has lines for
-        actions without a position, which have no entry.
+        test/records.jsonl must have a line for each entry, in the same order, and a line for each
+        action without a position.
         """
         remaining_tests = iter(tests)
         lines_with_place = 0
@@ -335,7 +334,7 @@ class _Validation:
     def check_data(self) -> None:
         """Checks that data.jsonl is the union of train, val and held_out.
 
-        A line that equals a line of one of these splits is not checked again.
+        Lines that equal a line of these splits are not checked again.
         """
         file = "data.jsonl"
         for number, line, digest in self._each_line(file):

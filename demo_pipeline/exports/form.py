@@ -119,7 +119,7 @@ class Source:
         return replace_surrogates(self.trajectory.task.instruction)
 
     def name(self, file: Path) -> str:
-        """Returns the name of a file in datasets, such as `trajectories/<id>/final_screenshot.png`."""
+        """Returns a file's name in datasets, such as `trajectories/<id>/final_screenshot.png`."""
         path = file.relative_to(self.candidate.source.path).as_posix()
         return f"trajectories/{self.candidate.source.id}/{path}"
 

@@ -508,8 +508,8 @@ def read_typed_character(logged: str | None) -> TypedCharacter:
 def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
     """Returns the character that the fields of `UnicodeInfo` describe.
 
-    The character is unreadable if the name and the UTF-16 units disagree. A unit above 0xFFFF is
-    read as a code point, because some recorders write one code point instead of two units.
+    It is unreadable if the name and the UTF-16 units disagree. Some recorders write a code point
+    above 0xFFFF instead of two units.
 
     Raises:
         ValueError, OverflowError: a number is neither a UTF-16 unit nor a code point.
@@ -551,9 +551,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _is_one_key(text: str) -> bool:
-    """Returns whether one key press may have typed a text that is not a single character.
+    """Returns whether one key press may have typed a text of several characters.
 
-    One key press can type an accent and another character, but not a word or a key name.
+    One key press can type an accent and another character, but not a word.
     """
     if not text.isascii():
         return len(text) <= MAX_CODE_POINTS
@@ -564,8 +564,8 @@ def _is_one_key(text: str) -> bool:
 def _of_text(text: str) -> TypedCharacter:
     """Converts a logged text to a typed character.
 
-    The result is unreadable if a part of the text could not be decoded. The result is empty if the
-    text has a control character or another code point that does not represent text.
+    The result is unreadable if a part of the text could not be decoded, and empty if a code point,
+    such as a control character, does not represent text.
     """
     if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
         return _UNREADABLE
@@ -575,8 +575,5 @@ def _of_text(text: str) -> TypedCharacter:
 
 
 def _composed(text: str) -> str:
-    """Composes a text to NFC.
-
-    A single code point stays unchanged, because NFC replaces some single code points by others.
-    """
+    """Composes a text to NFC, except for a single code point, which NFC might replace."""
     return text if len(text) < 2 else unicodedata.normalize("NFC", text)

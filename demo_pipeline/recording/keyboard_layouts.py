@@ -1,8 +1,7 @@
 """Keyboard layouts of countries: each key's characters without modifiers and with Shift and AltGr.
 
-In the tables, a key is named by the character that it types without modifiers. The tables also
-contain the place and the Windows virtual key of each key. They mark dead keys, which are accents
-that type nothing until the next key.
+The tables name a key by its character without modifiers, and contain its place, its Windows virtual
+key, and whether it is a dead key, which types nothing until the next key.
 
 Sources: Microsoft's published layouts (kbduk, kbdgr, kbdfr, kbdsp, kbdit, kbdusx, kbdru), the basic
 variants of xkeyboard-config, and its `us(intl)`. The French and Russian layouts of macOS are
@@ -20,8 +19,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Names that the library rdev gives to the keys on Linux and macOS, row by row. A name stands for
-# the place of a key. The strings of `CountryLayout` have the same order.
+# The library rdev's names of the places of keys on Linux and macOS, row by row. The strings of
+# `CountryLayout` have the same order.
 _PLACES = _names("""
     BackQuote Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Num0 Minus Equal
     KeyQ KeyW KeyE KeyR KeyT KeyY KeyU KeyI KeyO KeyP LeftBracket RightBracket
@@ -30,8 +29,7 @@ _PLACES = _names("""
 """)
 _DIGITS = _names("Zero One Two Three Four Five Six Seven Eight Nine")
 # Names of the Windows virtual keys OEM_1 … OEM_8, OEM_PLUS, OEM_MINUS, OEM_COMMA, OEM_PERIOD and
-# OEM_102: first the British names of the library multiinput, then the names of the library rdev.
-# "-" means that the library has no name for the key.
+# OEM_102 in the libraries multiinput (for British keyboards) and rdev. "-" means no name.
 _MULTIINPUT = _names("""
     SemiColon ForwardSlash Apostrophe LeftSquareBracket BackSlash RightSquareBracket Hash BackTick
     Plus Minus Comma FullStop -
@@ -52,15 +50,15 @@ class CountryLayout:
 
     Attributes:
         alone: character of each key without modifiers, in the order of `_PLACES`.
-        shifted: character of each key with Shift, in the same order. A space means no character.
+        shifted: character of each key with Shift, in the same order; a space if it has none.
         with_altgr: pairs of a key and its character with AltGr. Not used on a Mac, where Option
             types other characters.
-        dead: accents of the dead keys. A dead key is dead only without AltGr, with two exceptions:
-            on French and Spanish keyboards, `~` and the backquote are dead with AltGr, and the
-            Spanish backquote is also dead without AltGr.
-        virtual: the keys to which Windows assigns the virtual keys OEM_1 … OEM_102, in the order of
-            `_MULTIINPUT`. A space means that no key has the virtual key. If the string is empty,
-            Windows recorders use the key names of the US keyboard.
+        dead: accents of the dead keys, which are dead without AltGr. On French and Spanish
+            keyboards, `~` and the backquote are dead with AltGr; the Spanish backquote is dead
+            without it, too.
+        virtual: the keys of the Windows virtual keys OEM_1 … OEM_102, in the order of
+            `_MULTIINPUT`; a space if no key has it. If empty, Windows recorders use the key names
+            of the US keyboard.
         with_both: pairs of a key and its character with Shift and AltGr.
     """
 
@@ -114,8 +112,8 @@ _US_INTL = CountryLayout(
     "",
     "1¹4£=÷qÄwÅeÉtÞyÜuÚiÍoÓpÖaÁs§dÐlØ;°'¨\\¦zÆc¢nÑ,Ç",
 )
-# With AltGr, some keys type other characters on Linux than on Windows. On Linux, seven more keys
-# are dead keys with AltGr and Shift; their characters are left out here.
+# With AltGr, some keys type other characters on Linux than on Windows. Seven more dead keys with
+# AltGr and Shift are left out here.
 _US_INTL_LINUX = replace(
     _US_INTL,
     with_altgr="`"
@@ -135,8 +133,8 @@ _RU = CountryLayout(
     "",
     "ж.ёх\\ъэ =-бю\\",
 )
-# The Russian layout of xkeyboard-config differs from that of Windows only in the key next to the
-# left Shift, which types `/` without modifiers and `|` with Shift.
+# On Linux, the key next to the left Shift types `/` without modifiers and `|` with Shift
+# (xkeyboard-config).
 _RU_LINUX = replace(
     _RU,
     alone="ё1234567890-=йцукенгшщзхъфывапролджэ\\/ячсмитьбю.",
@@ -166,7 +164,7 @@ _BY_ALTGR = "~`"  # accents whose dead keys need AltGr on French and Spanish key
 class CountryKey:
     """The characters that a key types without modifiers, with Shift, with AltGr, and with both.
 
-    A character is empty if the key types nothing or the character is unknown.
+    A character is empty if there is none or it is unknown.
     """
 
     alone: str
@@ -179,7 +177,7 @@ class CountryKey:
 def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     """Returns the characters of each key, by the key name that recorders of a platform log.
 
-    The result is empty if the layout is not in this module.
+    The result is empty for layouts that are not in this module.
     """
     mac = platform == "macos"
     table = _OTHERS_BY_PLATFORM.get((layout, platform), _COUNTRIES.get(layout))
@@ -198,8 +196,7 @@ def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
     places |= {word: places[f"Num{digit}"] for digit, word in enumerate(_DIGITS)}
     if mac:
         return places | {name: places[other] for name, other in _SWAPPED.items()}
-    # A letter key is named by the Latin letter that it types. If it types none, it is named by its
-    # letter on the US keyboard.
+    # A letter key is named by its Latin letter, or else by its letter on the US keyboard.
     letters = {name[3:]: key for name, key in places.items() if name.startswith("Key")}
     letters |= {alone.upper(): key for alone, key in keys.items() if alone in _LETTERS}
     if platform == "linux":
@@ -235,8 +232,8 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# Accent → letters with which the accent combines into one character on Windows. Before any other
-# letter, the dead key types the accent as a separate character.
+# Accent → letters that combine with the accent on Windows. Before other letters, the accent is
+# typed as a separate character.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",
     "'": _VOWELS + "yYcC",
@@ -255,9 +252,9 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type.
 
-    The text is a letter with an accent, or the accent followed by the character. On Linux, the
-    result is empty in two cases because the text is unknown. If accent and character do not
-    combine, the text depends on the GUI toolkit. For an apostrophe and c, it depends on the locale.
+    The text is a letter with an accent, or the accent followed by the character. It is empty if it
+    is unknown: on Linux, if accent and character do not combine (depends on the GUI toolkit), or
+    for an apostrophe and c (depends on the locale).
 
     Args:
         accent: the accent of the dead key.

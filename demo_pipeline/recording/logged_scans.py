@@ -1,8 +1,7 @@
 """Reads the accessibility scans of an input log: when each scan ran, and the elements it lists.
 
-A scan in the documented format is decoded fast. Any other scan is read leniently: a damaged element
-loses its role and its name, and all other elements are kept unchanged. observation/trees/ decides
-which scan is current at an action, and maps the elements to screenshot coordinates.
+A scan that is not in the documented format is read leniently: a damaged element loses its role and
+its name, and all other elements are kept unchanged.
 """
 
 import json
@@ -45,14 +44,13 @@ class RawNode(msgspec.Struct, gc=False):
     """An element of a scan, as logged.
 
     Attributes:
-        bbox: an object with x, y, width and height, or a list [left, top, right, bottom]. See
-            `box`.
-        states: undecoded JSON, so that later code decodes equal texts only once.
+        bbox: an object with x, y, width and height, or a list [left, top, right, bottom].
+        states: undecoded JSON.
         absolute_position, size: undecoded JSON, written only by macOS recorders.
         description, value: undecoded JSON, for example the content of a field or the name of an
             icon.
-        subrole, input_type, is_password, uia_is_password: undecoded JSON with which recorders on
-            different systems mark a password field.
+        subrole, input_type, is_password, uia_is_password: undecoded JSON that marks a password
+            field on some systems.
     """
 
     role: str | None = None
@@ -73,9 +71,8 @@ class RawNode(msgspec.Struct, gc=False):
     def box(self) -> tuple[float, float, float, float]:
         """x, y, width and height in logged coordinates; all NaN if there is no usable box.
 
-        Some macOS recorders write `bbox` as a list [left, top, right, bottom] relative to the
-        element's window. For a list, `absolute_position` and `size` are preferred if the recorder
-        wrote them.
+        If `bbox` is a list, as from some macOS recorders, it is relative to the element's window.
+        Therefore, `absolute_position` and `size` are preferred.
         """
         bbox = self.bbox
         if type(bbox) is _RawBox:
@@ -90,10 +87,7 @@ class RawNode(msgspec.Struct, gc=False):
 
 
 def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
-    """Parses a JSON string with two numbers, such as `"12.00;44.50"`.
-
-    Returns None if the text has another format.
-    """
+    """Parses a JSON string with two numbers, such as `"12.00;44.50"`, or returns None."""
     parts = bytes(text).strip(b'"').split(b";")
     try:
         first, second = map(float, parts)
@@ -209,10 +203,10 @@ class RawScan(msgspec.Struct):
 
 
 class LenientScan(RawScan):
-    """A scan that differs from the documented format.
+    """A scan that differs from the documented format, with the number of its damaged elements.
 
-    `damaged_elements` is the number of damaged elements. An element that is not a JSON object is
-    ignored. An element whose role is not a string keeps only its box and its children.
+    An element that is not a JSON object is ignored. An element whose role is not a string keeps
+    only its box and its children.
     """
 
     damaged_elements: int = 0
@@ -226,10 +220,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 def regular_scan(line: bytes) -> RawScan | None:
-    """Decodes the scan in a line of the log.
-
-    Returns None if a value does not have its documented type.
-    """
+    """Decodes the scan in a line of the log; None if a value does not have its documented type."""
     try:
         with deeper_decoding():
             return _DECODER.decode(line).data
@@ -238,10 +229,7 @@ def regular_scan(line: bytes) -> RawScan | None:
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """Decodes the scan in a line of the log, or returns None if the line has no readable scan.
-
-    If a scan differs from the documented format, all elements that can be read are kept.
-    """
+    """Decodes the scan in a line of the log, as far as it is readable; None if nothing is."""
     if (scan := regular_scan(line)) is not None:
         return scan
     try:
@@ -292,10 +280,7 @@ def _hit_test_of(query: Mapping[str, Any]) -> RecordersHitTest:
 
 
 def _tree_of(tree: Any) -> tuple[list[RawNode], int]:
-    """Returns the roots of a scan's `tree`, and the number of damaged elements in the tree.
-
-    The tree is read without recursion, so it may have any depth.
-    """
+    """Returns the roots of a tree of any depth, and the number of damaged elements in it."""
     roots: list[RawNode] = []
     damaged = 0
     pending: list[tuple[list[RawNode], Any]] = [(roots, tree)]
@@ -380,9 +365,9 @@ class LoggedScan:
     Attributes:
         event_index: line number in the log.
         byte_offset, byte_length: place and length of the line in the file.
-        time_ms: logged time, epoch milliseconds. The documented meaning is the start of the scan,
-            but some recorders log the end.
-        duration_ms: duration of the scan, or None if the recorder did not log it.
+        time_ms: logged time, epoch milliseconds. Documented as the start of the scan, but some
+            recorders log the end.
+        duration_ms: duration of the scan, or None if it was not logged.
         stamped_at_end: whether `time_ms` is the end of the scan.
     """
 
@@ -409,11 +394,9 @@ class LoggedScan:
 def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
-    A recorder writes the line of a scan when the scan has finished. If the logged time is the
-    start, lines before the scan may have later times. If the logged time is the end, the next line
-    may follow sooner than the scan takes. Each scan whose neighbouring lines show either case
-    counts as a vote. If more than half of the votes are for the end, all times are taken as ends.
-    Otherwise all times are taken as starts, which is the documented meaning.
+    A recorder writes the line of a scan when the scan has finished. If the neighbouring lines show
+    the end more often than the start, all times are taken as ends. Otherwise, they are starts, as
+    documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:
@@ -432,9 +415,7 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yields for each scan whether its logged time is the scan's end rather than its start.
-
-    A scan is left out if its neighbouring lines do not show which time was logged.
+    """Yields whether a scan's logged time is its end, for scans whose neighbouring lines show it.
 
     Args:
         scans: the scans of the log.
@@ -448,7 +429,7 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
         after_ms = others[after][1] - scan.time_ms if after < len(others) else duration
         if 0 <= after_ms < duration - STAMP_SLACK_MS:
             # If the time were the start, the next event would be earlier than the scan's end, and
-            # its line would stand before the scan's line.
+            # its line would precede the scan's line.
             yield True
         elif STAMP_SLACK_MS < before_ms <= duration + STAMP_SLACK_MS:
             yield False

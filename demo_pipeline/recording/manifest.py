@@ -1,8 +1,7 @@
 """The `raw_recordings` stage: verifies, fingerprints and describes the files of a recording.
 
-The required files are meta.json, input_log.jsonl and recording.mp4. The stage writes manifest.json.
-Later stages read the files only after comparing them with the manifest. store/uploads.py finds
-uploads, and input_log.py parses the log.
+The required files are meta.json, input_log.jsonl and recording.mp4. The stage writes manifest.json,
+with which later stages compare the files before they read them.
 """
 
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
         out: the folder to write to.
 
     Raises:
-        DemonstrationError: a required file is missing or invalid. The error lists all problems.
+        DemonstrationError: required files are missing or invalid; lists all problems.
     """
     manifest = examine(folder, demonstration)
     dump_json(out / MANIFEST_FILE, manifest)
@@ -103,10 +102,8 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
 def examine(folder: Path, demonstration: str) -> RecordingManifest:
     """Reads, hashes and probes the required files of a recording, and returns their manifest.
 
-    The sizes of the files are checked before the files are read.
-
     Raises:
-        DemonstrationError: a required file is missing or invalid. The error lists all problems.
+        DemonstrationError: required files are missing or invalid; lists all problems.
     """
     problems = _unusable_files(folder)
     usable = {META_FILE, VIDEO_FILE} - {problem.file for problem in problems}
@@ -158,10 +155,7 @@ def _unusable_files(folder: Path) -> list[Problem]:
 
 
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:
-    """Yields the fingerprints of the optional files that newer recorders write.
-
-    Links and files that cannot be read are left out.
-    """
+    """Yields the fingerprints of optional files that can be read; links are left out."""
     for name in OTHER_FILES:
         path = folder / name
         with suppress(OSError):
@@ -221,12 +215,11 @@ def verified_file(
         folder: the folder with the file.
         name: name of the file.
         manifest: the manifest of the recording.
-        kept: whether the file is a copy that `keep_files` put next to the manifest. The store
-            verifies the hash of such a copy, so only the size is compared here.
+        kept: whether the file is a copy that `keep_files` put next to the manifest. Only its size
+            is compared, because the store verifies its hash.
 
     Raises:
-        DemonstrationError: the size or hash changed, or the copy is missing. For example, no copy
-            exists if the upload was in a local folder when the manifest was written.
+        DemonstrationError: the size or hash changed, or the copy is missing.
     """
     path = folder / name
     fingerprint = manifest.file(name)
@@ -246,8 +239,8 @@ def verified_file(
 def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
     """Returns a problem for each difference between a written manifest and the uploaded files.
 
-    The frames of the video are counted again, and the first frame is decoded again. The last frames
-    are not decoded again.
+    The frames of the video are counted again, and the first frame is decoded again, but not the
+    last.
 
     Args:
         folder: output of the stage, which contains the manifest.

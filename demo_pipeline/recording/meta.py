@@ -25,8 +25,7 @@ _PLATFORMS = ("windows", "macos", "linux")
 _OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # platform name in Node.js or Tauri → ours
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
-# Earliest accepted time of a recording, and the first time that is too late. The times in
-# input_log.jsonl have the same limits.
+# Earliest accepted time of a recording, and the first time that is too late, as in input_log.jsonl.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3
@@ -72,8 +71,8 @@ class _Tolerant(Document):
     def _clean(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        # Lone surrogates are replaced, because UTF-8 cannot encode them and a single bad character
-        # must not cause the rejection of the file.
+        # UTF-8 cannot encode lone surrogates, but a bad character must not cause the rejection of
+        # the file.
         return {
             key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
             for key, value in data.items()
@@ -117,10 +116,10 @@ class Meta(_Tolerant):
         timestamp_raw: the text of `timestamp` in the file, with all digits.
         duration_seconds: length of the recording.
         status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
-        primary_monitor: from the key `primary_monitor` or `monitor`; None if it is missing.
-        platform: `windows`, `macos` or `linux`; empty if it is missing or another platform.
+        primary_monitor: from the key `primary_monitor` or `monitor`; None if missing.
+        platform: `windows`, `macos` or `linux`; empty if missing or unknown.
         platform_raw: the text of `platform` in the file.
-        reason: why the recording ended, `done` or `fail`; None if it is missing.
+        reason: why the recording ended, `done` or `fail`; None if missing.
         quest: the task; None if the person had no task.
     """
 
@@ -158,9 +157,8 @@ class Meta(_Tolerant):
     def usual_layout(self) -> str | None:
         """The person's likely keyboard layout, as a value that `layout_of_locale` can return.
 
-        On Windows, the layout comes from the field `keyboard_layout` if the recorder wrote this
-        field, otherwise from `locale`. On macOS, `keyboard_layout` is ignored because recorders
-        always write US.
+        It comes from the field `keyboard_layout` if a Windows recorder wrote it, otherwise from
+        `locale`. Recorders on macOS always write US, which is ignored.
         """
         layout_name = (self.model_extra or {}).get("keyboard_layout")
         if self.platform == "windows" and layout_name and isinstance(layout_name, str):
@@ -192,7 +190,7 @@ def read_meta(data: bytes) -> tuple[Meta, list[Problem]]:
     """Parses and validates meta.json, and returns the model and warnings.
 
     `//` comments are accepted, because the documented example contains comments. Unknown keys are
-    kept without a warning, because every recorder writes such keys.
+    kept without a warning.
 
     Args:
         data: the file's bytes, UTF-8, with or without a byte order mark.

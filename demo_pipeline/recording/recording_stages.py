@@ -1,7 +1,4 @@
-"""Declares the stages `raw_recordings` and `events`, and the inputs of all demonstration stages.
-
-The code that writes the outputs is in manifest.py and events.py.
-"""
+"""Declares the stages `raw_recordings` and `events`, and the inputs of all demonstration stages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +19,11 @@ class RecordingInputs(Inputs):
 
     Attributes:
         demonstration: id of the demonstration, which is the name of the uploaded folder.
-        upload: folder with the uploaded files.
+        upload: folder with the uploaded files, or for later stages of a downloaded recording, the
+            output of `raw_recordings`.
         manifest: manifest of the recording; None in the stage `raw_recordings`, which writes it.
         downloaded: whether the uploaded files were downloaded from a bucket. If so, the stage
-            `raw_recordings` copies them to its output, and later stages get this output as
-            `upload`.
+            `raw_recordings` copies them to its output.
     """
 
     demonstration: str
@@ -111,10 +108,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks files, tables, line counts and row order.
-
-    The checks end with the first check that finds problems. Its problems are returned.
-    """
+    """Returns the problems of the first failed check of files, tables, lines and row order."""
     log = inputs.upload / LOG_FILE
     return (
         differing_files(out, {}, events.EVENT_SCHEMAS)

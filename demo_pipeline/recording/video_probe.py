@@ -19,14 +19,13 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-# Largest difference, in PTS units, between frame intervals that count as equal. PTS are rounded to
-# integers.
+# Largest difference, in PTS units, between equal frame intervals. PTS are rounded to integers.
 _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
-# First bytes of a file → demuxer. Files with other first bytes are read as MP4 or MOV, because
-# these formats have no fixed first bytes.
+# First bytes of a file → demuxer. Other files are read as MP4 or MOV, which have no fixed first
+# bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
@@ -63,12 +62,11 @@ class VideoPackets:
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
         key_pts: (key frames,) int64, ascending presentation times of key frames, at which decoding
-            can start. The first key frame may precede all of `pts`, because an edit list can hide
-            frames that later frames depend on.
+            can start. The first may precede all of `pts`, because an edit list can hide frames.
         time_base: seconds per unit of `pts`.
         hidden: number of frames that an edit list hides.
-        change_bytes: (frames,) int64, the size of each frame's packet in bytes. 0 for key frames,
-            because their size does not show whether the screen changed. None if unknown.
+        change_bytes: (frames,) int64, the size of each frame's packet in bytes, or 0 for key
+            frames, whose size does not show whether the screen changed. None if unknown.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
@@ -87,10 +85,10 @@ class VideoPackets:
 def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any, Any]]:
     """Yields the container and the first video stream of a file, for decoding in a single thread.
 
-    The file may be malicious. The demuxer is chosen by the first bytes, not by the file's name, and
-    external references are disabled. Therefore, a disguised playlist cannot read other files. A
-    file of a few kB can decode to gigabytes of pixels, even if its header declares a small frame.
-    Therefore, the decoder rejects frames of more than `max_pixels` before it allocates memory.
+    The file may be malicious. The demuxer is chosen by the first bytes and external references are
+    disabled, so that a disguised playlist cannot read other files. A file of a few kB can decode to
+    gigabytes of pixels, even if its header declares a small frame. Therefore, the decoder rejects
+    frames of more than `max_pixels` before it allocates memory.
 
     Raises:
         DemonstrationError: the file cannot be opened or has no video.
@@ -239,10 +237,7 @@ def _decode_ends(path: Path, packets: VideoPackets) -> tuple[Any, list[Problem]]
 
 
 def _last_decoded(path: Path, packets: VideoPackets, size: tuple[int, int]) -> int | None:
-    """Decodes from the last key frame to the end, and returns the PTS of the last decoded frame.
-
-    Returns None if no frame can be decoded.
-    """
+    """Returns the PTS of the last frame that can be decoded after the last key frame, or None."""
     last: int | None = None
     with open_video(path, most_pixels(size)) as (container, stream):
         try:
@@ -266,7 +261,7 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
         packets: packets of the video, used to find the frame's number.
 
     Raises:
-        DemonstrationError: the size differs. The error states the frame's number.
+        DemonstrationError: the size differs; states the frame's number.
     """
     width = picture.width
     height = picture.height
@@ -277,13 +272,13 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
 def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
     """Raises a `DemonstrationError` if the decoder failed because the frame is too large.
 
-    FFmpeg reports a frame that is too large in one of two ways: as an invalid argument, or as
-    invalid data after setting the size of the codec context to the size of the frame.
+    FFmpeg reports such a frame as an invalid argument, or as invalid data after setting the size of
+    the codec context to the frame's size.
 
     Args:
         stream: the video stream.
         error: the error that the decoder raised.
-        frame: number of the frame, which the new error states.
+        frame: number of the frame, for the message.
 
     Raises:
         DemonstrationError: the frame is too large.
@@ -295,10 +290,7 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
 
 
 def most_pixels(size: tuple[int, int]) -> int:
-    """Returns the smallest safe `max_pixels` for decoding frames of this size.
-
-    The result leaves room for the padding that codecs add to frames.
-    """
+    """Returns the smallest safe `max_pixels` for frames of this size, with padding by the codec."""
     return 2 * (size[0] + 64) * (size[1] + 64)
 
 

@@ -1,8 +1,7 @@
 """Writes a report as a folder of static HTML, which can be sent and needs no server or network.
 
-This module collects the numbers and the screenshots; `report.html` is the template of the page.
-Typed text appears only inside screenshots, never as text of the page. A report without screenshots
-also leaves out instructions and any other text of a task.
+Typed text appears only inside screenshots. A report without screenshots also leaves out
+instructions and any other text of a task.
 """
 
 import json
@@ -74,7 +73,7 @@ class DatasetRow:
 
     Attributes:
         name: name of the export.
-        contents: a phrase that says how many records the dataset has.
+        contents: how many records the dataset has.
         left_out: a phrase for each reason why records were left out.
     """
 
@@ -93,7 +92,7 @@ class QuarantineRow:
 
 
 def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> WrittenReport:
-    """Writes a report about all demonstrations of a store. If this fails, nothing is written.
+    """Writes a report about all demonstrations of a store, or nothing if this fails.
 
     Args:
         workspace: the store and its settings.
@@ -143,9 +142,9 @@ def _demonstration(
     Args:
         store: the store that contains the trajectory.
         output: name of the trajectory's output in the store.
-        queue_row: the demonstration's row in the review queue, with its score of doubt.
-        out: the folder of the report, to which screenshots are written. If None, the page contains
-            nothing that was on a screen.
+        queue_row: the demonstration's row in the review queue, with its doubt score.
+        out: the folder to which screenshots are written. If None, the page contains nothing that
+            was on a screen.
     """
     key = output.rpartition("/")[2]
     triage = _triage_rows(store, key)
@@ -184,10 +183,7 @@ def _demonstration(
 
 
 def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
-    """Returns the triage row (review signals) of each step by the step's index.
-
-    The result is empty if the triage of the demonstration has not been built.
-    """
+    """Returns the triage row (review signals) of each step by index; empty if not yet built."""
     try:
         folder = store.open(TRIAGE_STAGE.output(key))[0]
     except MissingOutput:
@@ -353,8 +349,5 @@ def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
 
 
 def _script(value: Any) -> str:
-    """Returns a value as JSON that is safe inside a `<script>` element.
-
-    `<` is escaped, so that no text can end the script or open an HTML comment.
-    """
+    """Returns a value as JSON that no text can make unsafe inside a `<script>` element."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

@@ -1,7 +1,7 @@
 """Renders steps for notebooks and reports, as images, contact sheets, video clips and HTML.
 
-The HTML contains neither typed text nor names of UI elements, because the name of a text field may
-be its content. Images contain whatever was on the screen.
+The HTML contains neither typed text nor names of UI elements, which may be a field's content.
+Images contain whatever was on the screen.
 """
 
 from base64 import b64encode
@@ -147,8 +147,7 @@ def trajectory_html(
 ) -> str:
     """Returns the HTML of a trajectory: lines of text, screenshots, and a table of its steps.
 
-    At most twelve screenshots are shown. They are spread evenly over the trajectory, and include
-    the first and the last step.
+    At most twelve screenshots are shown, evenly spread, with the first and the last step.
 
     Args:
         words: the lines of text.

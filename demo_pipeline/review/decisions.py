@@ -1,8 +1,7 @@
 """Reviewers' decisions: verdicts, corrections, notes and boxes around private data.
 
-`Decision` is the JSON document of a decision. `judge` finds the decisions that apply to a version
-of a trajectory, and `corrected` applies their corrections. A decision is never changed or removed.
-To undo a decision, another decision is added. `review_store` reads and writes the documents.
+`judge` finds the decisions that apply to a version of a trajectory, and `corrected` applies their
+corrections. A decision is never changed or removed, but can be undone by another decision.
 """
 
 from collections.abc import Iterable, Mapping
@@ -99,10 +98,9 @@ class StepThought(Value):
 
 
 class StepVerdict(Value):
-    """Whether a step leads to the goal, and whether the step is redundant.
+    """Whether a step leads to the goal, and whether the step is redundant (None if not answered).
 
-    The two answers are used as annotations of the kinds `step_correct` and `step_redundant`.
-    `redundant` is None if the reviewer did not answer the second question.
+    The answers become annotations of the kinds `step_correct` and `step_redundant`.
     """
 
     step: Count
@@ -117,10 +115,10 @@ class ActionValue(Value):
 
 
 class PrivateBox(Value):
-    """A box in a step's screenshot, and whether it is private.
+    """A box in a step's screenshot, in pixels, and whether it is private.
 
-    `x`, `y`, `width` and `height` are pixels of the screenshot. `private` is False if a detector
-    covered the box by mistake, or if a person withdraws an earlier mark.
+    `private` is False if a detector covered the box by mistake, or if a person withdraws an earlier
+    mark.
     """
 
     step: Count
@@ -172,14 +170,14 @@ class Decision(Document):
     """A decision, stored as `reviews/<demonstration>/<id>.json`.
 
     Attributes:
-        id: 32 hex digits. The review page chooses the id before it sends a decision, so that a
-            decision that is sent twice is stored once.
+        id: 32 hex digits, chosen by the review page, so that a decision that is sent twice is
+            stored once.
         author: name of the person who decided.
-        time: ISO 8601, UTC, with milliseconds. It is later than the time of every decision about
-            this demonstration that the author could see.
+        time: ISO 8601, UTC, with milliseconds; later than every decision about this demonstration
+            that the author could see.
         trajectory: id of the judged version of the trajectory.
-        judged: a mapping with one entry. The key is the number of the judged step, or `all`; the
-            value is the SHA-256 over the judged files. Empty for an undo.
+        judged: number of the judged step, or `all` → SHA-256 over the judged files. Empty for an
+            undo.
         kind: a key of `VALUES`.
         value: an instance of `VALUES[kind]`.
     """
@@ -215,7 +213,7 @@ class Decision(Document):
 
 
 class DecisionError(ValueError):
-    """Raised for an invalid decision. `args` are the reasons, without any text of the reviewer."""
+    """Raised for an invalid decision. `args` are the reasons, without the reviewer's text."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
@@ -259,7 +257,7 @@ class Corrections(Document):
     """People's corrections of a trajectory, stored as `corrections.json`.
 
     Attributes:
-        instruction, success: the corrected values; None if the value was not corrected.
+        instruction, success: the corrected values; None if not corrected.
         bad_steps: numbers of steps to exclude from training, ascending.
         trim: the first and the last step to keep; None if all steps are kept.
         actions: corrected actions, in the order of their steps.
@@ -283,16 +281,15 @@ NO_CORRECTIONS = Corrections()
 
 @dataclass(frozen=True)
 class Judgement:
-    """The result of `judge`: the decisions that apply to a version, and the resulting corrections.
+    """The decisions that apply to a version, and the resulting corrections.
 
     If decisions contradict each other, the latest determines `verdict` and `corrections`.
 
     Attributes:
-        verdict: the latest approval or rejection; None if nobody approved or rejected the version.
+        verdict: the latest approval or rejection; None if there is none.
         corrections: the corrections that are applied when the records are built.
         applied: all decisions that apply to this version, in time order.
-        stale: decisions that do not apply, because the steps that they judged differ in this
-            version.
+        stale: decisions that do not apply, because their steps differ in this version.
         undone: decisions that were taken back.
     """
 
@@ -345,8 +342,7 @@ class Judgement:
 class _UnreadableJudgement(Judgement):
     """The judgement of a demonstration with a decision that cannot be read.
 
-    The unreadable decision may be a rejection. Therefore, the demonstration counts as rejected, so
-    that no model is trained on it.
+    Because that decision may be a rejection, the demonstration counts as rejected.
     """
 
     @property
@@ -371,8 +367,7 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
     by_id = {decision.id: decision for decision in decisions}
     in_order = sorted(by_id.values(), key=lambda decision: decision.order)
     undone_ids: set[str] = set()
-    # An undo is later than the decision that it takes back. Therefore, in reversed order, every
-    # undo that could take back the current decision has already been processed.
+    # In reversed order, every undo is processed before the decision that it takes back.
     for decision in reversed(in_order):
         if isinstance(decision.value, Undo) and decision.id not in undone_ids:
             undone_ids.add(decision.value.decision)
@@ -425,9 +420,7 @@ def _corrections(applied: Iterable[Decision]) -> Corrections:
 
 
 def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """Returns the time for a new decision, which is later than all decisions in `seen`.
-
-    The time is `now`, or 1 ms after the latest decision if `now` is not later.
+    """Returns `now`, or 1 ms after the latest decision in `seen` if `now` is not later.
 
     Args:
         seen: all decisions about the demonstration that the author could see.
@@ -447,12 +440,12 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
     """Completes and checks a reviewer's correction of an action.
 
     The role and name of the target are taken from the step's UI tree. The reasoning sentence is
-    generated again unless the reviewer wrote a sentence.
+    generated again unless the reviewer wrote one.
 
     Args:
         value: fields of the action, including those that the reviewer changed.
-        recorded: the recorded action, which supplies the missing fields. A correction cannot change
-            the step index or the action type.
+        recorded: the recorded action, which supplies the missing fields, and always the step index
+            and the action type.
         nodes: nodes of the step's UI tree by id.
 
     Raises:
@@ -498,11 +491,9 @@ class Corrected:
     """A trajectory with people's corrections, from which records are built.
 
     Attributes:
-        trajectory: the trajectory with the corrected instruction, outcome and actions, and without
-            the steps that people cut off. Steps keep their numbers. If steps were cut off at the
-            end, the screenshot of the first of these steps becomes the final screenshot.
-        rows: step number → row of provenance.parquet. If the action of a step was corrected, its
-            row has the bounding box of the corrected target.
+        trajectory: the corrected trajectory, without the steps that people cut off. Steps keep
+            their numbers. The first step that was cut off at the end supplies the final screenshot.
+        rows: step number → row of provenance.parquet, with the bounding box of a corrected target.
         bad_steps: numbers of steps that stay in the history of later steps, but produce no training
             records of their own.
     """
@@ -523,7 +514,7 @@ def corrected(
         rows: step number → row of provenance.parquet.
 
     Raises:
-        JsonFileError: the tree of a corrected target cannot be read.
+        JsonFileError: the UI tree with a corrected target cannot be read.
     """
     if corrections == NO_CORRECTIONS:
         return Corrected(trajectory, rows)

@@ -1,7 +1,6 @@
 """Reads from the store what the review page shows, as JSON.
 
-The page shows the queue of demonstrations, the steps of one demonstration, the steps of all
-demonstrations, and the video. Versions that were read are cached, because they never change.
+Versions that were read are cached, because they never change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +91,7 @@ class ReviewData:
     def opened(self, demonstration: str, version: str = "") -> ReviewedVersion | None:
         """Opens a version of a trajectory, or the published version if `version` is empty.
 
-        Returns None if the version is neither published nor cached by this process.
+        Returns None if it is neither published nor cached.
         """
         if cached := self._versions.get((demonstration, version)):
             return cached
@@ -168,10 +167,7 @@ class ReviewData:
         }
 
     def steps(self) -> list[Json]:
-        """Returns the steps of all demonstrations for the page's grid of screenshots.
-
-        The steps are sorted by demonstration id, and then in recorded order.
-        """
+        """Returns the steps of all demonstrations for the page's grid, sorted by demonstration."""
         self.reviews.refresh()
         decisions = self.reviews.by_demonstration()
         rows: list[Json] = []
@@ -193,10 +189,7 @@ class ReviewData:
         return rows
 
     def _cached_steps(self, name: str, reviewed: ReviewedVersion) -> list[Json]:
-        """Returns the steps of a version as recorded, without the decisions about them.
-
-        Each version is read once.
-        """
+        """Returns the steps of a version as recorded, without the decisions about them."""
         version = reviewed.subject.version
         cached_version, cached_rows = self._step_rows.get(name, ("", []))
         if cached_version == version:
@@ -223,15 +216,12 @@ class ReviewData:
         return rows
 
     def _triage_of_steps(self, name: str) -> dict[int, Json]:
-        """Returns the triage row of each step by the step's number.
-
-        The result is empty if the triage is missing.
-        """
+        """Returns the triage row of each step by number; empty if the triage is missing."""
         rows = self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
         return {row["step_index"]: row for row in rows}
 
     def _triage_row(self, demonstration: str) -> Json | None:
-        """Returns the triage row of a demonstration, with its score of doubt and its signals.
+        """Returns the triage row of a demonstration, with its doubt score and its signals.
 
         If the triage is missing, the row contains the task and a score of 0. Returns None if the
         trajectory is missing, too.
@@ -259,10 +249,7 @@ class ReviewData:
         }
 
     def demonstration(self, name: str) -> Json | None:
-        """Returns everything that the page shows about a demonstration.
-
-        Returns None if the demonstration has no trajectory.
-        """
+        """Returns all that the page shows about a demonstration; None without a trajectory."""
         reviewed = self.opened(name)
         if reviewed is None:
             return None
@@ -326,9 +313,8 @@ class ReviewData:
     ) -> Json:
         """Returns the bars of the timeline in seconds of the video, and the evidence for the clock.
 
-        There is a bar for each step, each action in the table of hidden actions, and each
-        accessibility scan. Typing with pauses is a single bar. All other actions, such as clicks
-        on the recorder, have no bar.
+        There is a bar for each step, hidden action, and accessibility scan. Typing with pauses is a
+        single bar.
         """
         try:
             raw = self._store.open(f"recordings/{name}", "manifest.json")[0]
@@ -382,8 +368,8 @@ class ReviewData:
     def video_file(self, name: str) -> Path | None:
         """Returns the path of the video of a demonstration.
 
-        Returns None if the video was removed or replaced. Also returns None if a part of the
-        demonstration is redacted, because the video would show this part.
+        Returns None if the video was removed or replaced, or if it would show a redacted part of
+        the demonstration.
         """
         if is_shown_redacted(self._store, name):
             return None
@@ -430,9 +416,9 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Returns the name of each signal of doubt and its number of steps, most points first.
+    """Returns the name of each doubt signal and its number of steps, most points first.
 
-    The number is 1 for a signal that concerns the whole demonstration.
+    The number is 1 for a signal of the whole demonstration.
     """
     by_points = []
     for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):

@@ -1,8 +1,8 @@
 """Reads and writes reviewers' decisions in the store, and removes demonstrations from the store.
 
-A decision is the document `reviews/<demonstration>/<id>.json`, which is written once and never
-changed. Therefore, reviewers who work at the same time cannot overwrite each other's decisions, and
-each document is read only once. Decisions are exchanged between stores as JSON Lines or CSV.
+A decision is the document `reviews/<demonstration>/<id>.json`, which never changes. Therefore,
+reviewers who work at the same time cannot overwrite each other's decisions. Decisions are exchanged
+between stores as JSON Lines or CSV.
 """
 
 import csv
@@ -58,8 +58,8 @@ _REMEDY = "correct the line, or leave it out"
 class Reviews:
     """Reads and adds the decisions in a store. Threads may share an instance.
 
-    Each document is read once. `refresh` reads new documents. Other methods use the documents that
-    were read before, unless their docstring says otherwise.
+    Only `refresh` reads new documents. Other methods use the documents that were read before,
+    unless their docstring says otherwise.
 
     Args:
         store: the store with the decisions.
@@ -71,10 +71,7 @@ class Reviews:
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
-        """Reads new documents of a demonstration and forgets removed documents.
-
-        An empty `demonstration` means all demonstrations.
-        """
+        """Reads new documents of a demonstration (empty means all), and forgets removed ones."""
         folder = f"{REVIEWS}/{demonstration}" if demonstration else REVIEWS
         keys = set(self._store.list_documents(folder))
         names = [demonstration] if demonstration else list(self._read)
@@ -116,8 +113,7 @@ class Reviews:
     def require_whole(self, demonstration: str) -> None:
         """Raises `DamagedDocument` if a decision about a demonstration is damaged.
 
-        A damaged decision may have marked a part of a screenshot as private. Such a part must not
-        be published.
+        That decision may have marked a part of a screenshot as private.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:
@@ -131,10 +127,7 @@ class Reviews:
         return written
 
     def written(self, demonstration: str, decision_id: str) -> Decision | None:
-        """Reads new documents and returns the decision with this id.
-
-        Returns None if the decision does not exist or is damaged.
-        """
+        """Reads new documents and returns a decision, or None if it is missing or damaged."""
         self.refresh(demonstration)
         return self._read[demonstration].get(f"{REVIEWS}/{demonstration}/{decision_id}.json")
 
@@ -149,7 +142,7 @@ class Reviews:
     ) -> Decision:
         """Checks a new decision against the trajectory, writes it, and returns it.
 
-        If the id exists, nothing is written, and the existing decision is returned.
+        If the id exists, the existing decision is returned instead.
 
         Args:
             subject: the judged version of the trajectory.
@@ -188,17 +181,13 @@ class Reviews:
         return existing
 
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
-        """Returns the judgements of all approved or rejected demonstrations.
+        """Returns the judgements of all approved or rejected demonstrations, by id.
 
         A demonstration with a damaged decision counts as rejected, because the decision may have
-        been a rejection. A trajectory's manifest is read only if a decision is about a version
-        that is not in `versions`.
+        been a rejection.
 
         Args:
             versions: demonstration → the version of its trajectory to judge.
-
-        Returns:
-            Demonstration → judgement.
         """
         self.refresh()
         judgements = {}
@@ -268,8 +257,7 @@ def checked_value(
         seen: earlier decisions about the demonstration, which an undo may name.
 
     Raises:
-        DecisionError: the value has an invalid field or action, or names a missing step, tree node
-            or decision.
+        DecisionError: a field or an action is invalid, or a step, tree node or decision is missing.
     """
     no_step = DecisionError("step: the trajectory has no such step")
     if kind == "action":
@@ -292,10 +280,7 @@ def checked_value(
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """Returns the ids and hashes by which decisions refer to a version of a trajectory.
-
-    Only the manifest of the version is used; no file is opened.
-    """
+    """Returns the ids and hashes by which decisions refer to a version, from its manifest only."""
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):
@@ -322,7 +307,7 @@ def exchanged(decisions: Iterable[Decision], suffix: str) -> str:
 
 
 def read_exchange(path: Path) -> tuple[list[Decision], list[Problem]]:
-    """Reads decisions from a `.csv` file, or from JSON Lines in a file with another suffix.
+    """Reads decisions from a `.csv` file, or from JSON Lines in any other file.
 
     Returns:
         The decisions, and a problem for each line that is not a valid decision.
@@ -390,7 +375,7 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
 
     Args:
         store: the store with the decisions and the trajectories.
-        ids: ids of demonstrations. If empty, the decisions about all demonstrations are yielded.
+        ids: ids of demonstrations; all if empty.
     """
     reviews = Reviews(store)
     reviews.refresh()
@@ -418,9 +403,7 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
 
 
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
-    """Adds decisions that were exported from another store.
-
-    A decision that applies to a trajectory of this store is checked like a new decision.
+    """Adds decisions from another store, after checking those that apply to trajectories here.
 
     Returns:
         The number of added decisions, and a problem for each decision that could not be added.
@@ -441,7 +424,7 @@ def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, 
 def _check_imported(store: Store, decision: Decision) -> None:
     """Raises `DecisionError` if a decision is not valid for the trajectory that it applies to.
 
-    A decision that applies to no trajectory of this store is accepted unchecked.
+    A decision that applies to no trajectory of this store is accepted.
     """
     output = f"trajectories/{decision.demonstration}"
     if isinstance(decision.value, Undo):
@@ -461,8 +444,8 @@ class HeldOutputs:
 
     Attributes:
         own: names of the outputs that contain only this demonstration.
-        datasets: names of the datasets that were built from this demonstration, directly or through
-            another dataset.
+        datasets: names of the datasets that were built from it, directly or through another
+            dataset.
     """
 
     own: frozenset[str]
@@ -514,9 +497,9 @@ def forget_demonstration(
 ) -> tuple[list[str], list[str], int]:
     """Removes every version of a demonstration from a store, and every dataset that contains it.
 
-    The files are removed at once, without the usual grace period, so a process that reads an old
-    version gets an error. After a crash, the call can be repeated. Datasets are removed first,
-    because the demonstration's outputs and documents are needed to find the datasets.
+    The files are removed at once, so a process that reads an old version gets an error. Datasets
+    are removed first, because they are found by the demonstration's outputs. After a crash, the
+    call can be repeated.
 
     Args:
         store: the store to remove from.
@@ -524,13 +507,12 @@ def forget_demonstration(
         stages: names of the stages whose outputs each contain a single demonstration.
 
     Raises:
-        StorageError: the demonstration is being built, so its outputs would be written again. Also
-            raised if the document that remembers the splits is damaged.
+        StorageError: the demonstration is being built, so its outputs would be written again, or
+            the document that remembers the splits is damaged.
 
     Returns:
         The names of the removed outputs of the demonstration, the names of the removed datasets,
-        and the number of removed quarantine records, decisions and annotations. The next run builds
-        the datasets again.
+        and the number of removed quarantine records, decisions and annotations.
     """
     outputs = outputs_of(store, demonstration, stages)
     read_split_memory(store)  # raises for a damaged document before anything is removed
@@ -558,12 +540,11 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
     """Returns whether a dataset may contain a demonstration.
 
     Args:
-        version: the dataset's version. If None, its manifest cannot be read, and the result is
-            True.
+        version: the dataset's version; None if its manifest is unreadable, which counts as yes.
         sources: the id of the demonstration, and the names of stages whose datasets contain it. A
-            dataset that was built from one of these sources contains the demonstration.
-        demonstration: the id of the demonstration. A dataset with links to the demonstration's
-            outputs contains the demonstration, too.
+            dataset that was built from one of these contains it, too.
+        demonstration: the id of the demonstration. A dataset with links to its outputs contains it,
+            too.
     """
     if version is None:
         return True

@@ -1,7 +1,7 @@
 """Counts differences between screenshots, and finds torn screenshots and near-duplicates.
 
-Screenshots are compared by their cells (the mean brightness of small squares) and by a perceptual
-hash. observation/frames/screenshot_files.py computes both. Coordinates are screenshot pixels.
+Screenshots are compared by a perceptual hash and by cells: the mean brightness of small squares.
+Coordinates are screenshot pixels.
 """
 
 from collections import defaultdict
@@ -13,16 +13,13 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-# Largest difference in mean brightness (0 to 255) between cells that count as equal. The noise of
-# x264 is smaller.
+# Largest difference in brightness (0 to 255) between equal cells; the noise of x264 is smaller.
 CHANGED = 8
-# Bounding box of a mouse pointer (arrow or hand): left, top, right and bottom, in pixels from the
-# pointed position.
+# Left, top, right and bottom of a mouse pointer (arrow or hand), in pixels from its position.
 POINTER = (-10, -6, 24, 34)
 TORN_OTHER = 0.3  # if a larger share of cells differs, two images show different screens
 TORN_SAME = 0.03  # largest share of differing cells between two images of the same screen
-# Minimum rows of cells in each part of a torn screenshot. A smaller part may be a toolbar or a
-# status bar of the same screen.
+# Minimum rows of cells in each part of a torn screenshot; less may be a toolbar or a status bar.
 TORN_ROWS = 8
 # Demonstrations are near-duplicates if the hashes of corresponding steps differ in at most
 # `NEAR_BITS` of 64 bits, and on average in at most `NEAR_MEAN_BITS` bits.
@@ -38,7 +35,7 @@ def different_cells(
     Args:
         before: the first screenshot.
         after: the second screenshot.
-        pointers: positions of the mouse pointer in both screenshots. Cells under a pointer are not
+        pointers: positions of the mouse pointer in both screenshots; cells under it are not
             compared.
     """
     different = cv2.absdiff(before.cells, after.cells) > CHANGED
@@ -57,9 +54,8 @@ def different_cells(
 def torn(before: ScreenshotFacts, screenshot: ScreenshotFacts, after: ScreenshotFacts) -> bool:
     """Returns whether a screenshot shows two different screens above and below a horizontal line.
 
-    One part of a torn screenshot is the same as in the earlier screenshot `before`, and differs
-    from the later screenshot `after`. The other part is the same as in `after`, and differs from
-    `before`.
+    One part equals the earlier screenshot `before` and differs from the later screenshot `after`;
+    the other part equals `after` and differs from `before`.
     """
     old = (cv2.absdiff(screenshot.cells, before.cells) > CHANGED).mean(axis=1)
     new = (cv2.absdiff(screenshot.cells, after.cells) > CHANGED).mean(axis=1)
@@ -79,13 +75,10 @@ def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
     """Returns groups of two or more near-duplicate demonstrations, sorted by id.
 
     Near-duplicates have the same task group and action types, and similar screenshots at each step.
-    A group contains every demonstration that is a near-duplicate of any member.
+    A group contains all near-duplicates of its members.
 
     Args:
         rows: the demonstrations' rows of the triage. Rows without `picture_hashes` are ignored.
-
-    Returns:
-        Sets of demonstration ids.
     """
     same_actions: defaultdict[tuple[str, tuple[str, ...]], list[Mapping[str, Any]]]
     same_actions = defaultdict(list)
@@ -99,10 +92,7 @@ def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
 
 
 def _grouped_by_hashes(rows: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
-    """Groups demonstrations by similar hashes of their screenshots.
-
-    All demonstrations must have the same number of steps.
-    """
+    """Groups demonstrations with equally many steps by similar hashes of their screenshots."""
     rows = sorted(rows, key=lambda row: row["trajectory_id"])
     numbers = list[list[int]]()
     for row in rows:

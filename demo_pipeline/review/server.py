@@ -1,9 +1,7 @@
 """The server of the review page, which only answers requests from this machine.
 
-This module checks and routes the requests. Pages of other sites can neither read nor write data:
-each address contains a random token, the header `Host` must name this machine, and the header
-`Origin` must name the review page. `review_data` reads the data. The page itself consists of
-`page.html`, `page.js` and `page.css`.
+Pages of other sites can neither read nor write data: each address contains a random token, the
+header `Host` must name this machine, and the header `Origin` must name the review page.
 """
 
 from functools import partial
@@ -29,8 +27,7 @@ from demo_pipeline.review.signals import DEMONSTRATION_SIGNALS, STEP_SIGNALS
 from demo_pipeline.store.names import is_safe_id
 
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
-# Maximum size of a request with a decision, bytes. The longest text of a decision takes about a
-# tenth of the limit.
+# Maximum size of a request with a decision, bytes: about ten times the longest text of a decision.
 _LARGEST_DECISION = 2**20
 _FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # last part of an address → file
 _POLICY = {
@@ -163,7 +160,7 @@ def _sent(path: Path | None) -> Response:
 def _file(data: ReviewData, request: Request) -> Response:
     """Sends a screenshot or UI tree of a trajectory version that the page shows or has shown.
 
-    The file's path is built only from checked values, never from text of the address.
+    The path is built only from checked values.
     """
     version = request.path_params["version"]
     step = request.path_params["step"]

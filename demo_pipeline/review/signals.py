@@ -1,9 +1,6 @@
-"""Signals of doubt: reasons why a step or a demonstration may be wrong, found without a model.
+"""Doubt signals: reasons why a step or a demonstration may be wrong, found without a model.
 
-This module defines each signal with its points, and pure functions that find the signals. The
-review page shows the signals and orders its queue by them; no data is filtered by signals.
-`screenshot_comparison` compares screenshots, and `triage` reads the facts from the outputs of
-earlier stages.
+The review page shows the signals and orders its queue by them. No data is filtered by signals.
 """
 
 import re
@@ -29,7 +26,7 @@ class Signal:
 
     Attributes:
         name: name of the signal in tables and on the review page.
-        points: the weight of the signal in the score of doubt, which `doubt` computes.
+        points: the weight of the signal in the doubt score.
         definition: a phrase for people that says when a step or demonstration has the signal.
     """
 
@@ -38,46 +35,45 @@ class Signal:
     definition: str
 
 
-# Longest time between two actions that does not count as `hesitation`, in seconds. Reading takes
-# less time; see `waits.READING_S`.
+# Above this time between two actions, in seconds, a step has the signal `hesitation`. Reading takes
+# less time (`waits.READING_S`).
 IDLE_S = 10.0
-# Smallest ratio of direct distance to path length that does not count as `wandering`. Direct
+# Below this ratio of direct distance to path length, a step has the signal `wandering`. Direct
 # pointer movements of people have ratios of 0.8 to 1.
 STRAIGHT = 0.4
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
-# Largest number of deletions per 100 typed characters that does not count as `corrections`.
+# Above this number of deletions per 100 typed characters, a step has the signal `corrections`.
 CORRECTED_SHARE = 20.0
 MOST_CORRECTIONS = 3  # fewer deletions never count as `corrections`
-# Range of normal typing, in typed and deleted characters per second. Other speeds count as `pace`.
-# The fastest typists in the world reach 18.
+# Range of normal typing, in typed and deleted characters per second. Other speeds have the signal
+# `pace`. The fastest typists in the world reach 18.
 PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
 ALONE_S = 3.0  # longest time from an action to the screen's response, seconds
-# Shortest wait that does not count as `short_wait`, in seconds. Pauses of at least 2 s
-# (`ActionSettings.pause_ms`) become waits.
+# Below this time, in seconds, a wait has the signal `short_wait`. Pauses become waits from 2 s
+# (`ActionSettings.pause_ms`).
 NEAR_PAUSE_S = 2.5
-# Minimum number of successive pointing steps for the signal `frozen`. All have the same screenshot,
-# although the pointer moves by more than `FROZEN_MOVE_PX` screenshot pixels from step to step.
+# Minimum number of successive pointing steps with the same screenshot for the signal `frozen`. From
+# step to step, the pointer must move by more than `FROZEN_MOVE_PX` screenshot pixels.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
-# Limits of the total time before the first and after the last action: as a share of the video, and
-# in seconds. If the time exceeds both limits, the signal is `unused_time`.
+# The signal `unused_time` needs a total time before the first and after the last action above both
+# limits: a share of the video, and seconds.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# Limits of the difference between the duration in meta.json and the duration of the video: in
-# seconds, and as a share of the video. If the difference exceeds both limits, the signal is
-# `duration`. Small differences are normal, because recorders round to seconds.
+# The signal `duration` needs a difference between the durations of meta.json and of the video above
+# both limits: seconds, and a share of the video. Recorders round to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
-# Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. For
-# correct clocks of real recordings, the share is 0.34 to 0.91.
+# Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. Measured:
+# 0.34 to 0.91 for correct clocks.
 CLOCK_SCORE = 1 / 3
-# Largest uncertainty of the clock that does not cause the signal `clock`, in milliseconds. A
-# screen responds to a click within this time.
+# Above this uncertainty of the clock, in milliseconds, there is the signal `clock`. Screens respond
+# to a click within this time.
 CLOCK_MS = 500.0
-FLAGGED = 1.0  # minimum score of doubt of the demonstrations that are flagged for reviewers
+FLAGGED = 1.0  # minimum doubt score of the demonstrations that are flagged for reviewers
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score
 
 STEP_SIGNALS = (
@@ -167,7 +163,7 @@ class StepFacts:
         row: the step's row of provenance.parquet.
         action: the recorded action from which the step was made.
         screenshot: facts about the step's screenshot.
-        window: name of the top-level window that contains the step's target; empty if unknown.
+        window: name of the top-level window with the step's target; empty if unknown.
         pointers: positions of the pointer in the step's screenshot, in screenshot pixels.
     """
 
@@ -196,7 +192,7 @@ class StepFacts:
     def distance(self, other: "StepFacts") -> float:
         """Returns the distance between the first points of two steps in screenshot pixels.
 
-        Returns infinity if either step has no point.
+        Infinity if a step has no point.
         """
         if not self.places or not other.places:
             return inf
@@ -213,8 +209,7 @@ class Facts:
         inputs: pointer and keyboard events in time order.
         changes_ms: times of large changes of the screen, epoch milliseconds.
         words: all texts of the task, joined.
-        recorder_windows: words that identify windows of the recorder by their titles. Words that
-            the task mentions are left out.
+        recorder_windows: words in titles of the recorder's windows, without words of the task.
         meta_s: duration of the recording according to meta.json, in seconds.
         video_ms: times of the first and the last frame, epoch milliseconds.
         clock_score: share of the pointer's moves that the video confirms; None if not measured.
@@ -287,7 +282,7 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     Args:
         facts: the facts about the demonstration.
         place: index of the step in `facts.steps`.
-        values: a dictionary to which the measured values are added.
+        values: measured values are added to this dictionary.
     """
     step = facts.steps[place]
     after = facts.screenshot(place + 1)
@@ -316,8 +311,7 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
 def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: bool) -> str | None:
     """Returns how the next step reverts the step at `place`, or None if it does not.
 
-    The result is `undo`, `back` (navigation), `escape` (the key Escape), or `again` (the same
-    action once more).
+    The result is `undo`, `back` (navigation), `escape` (the key), or `again` (the same action).
 
     Args:
         facts: the facts about the demonstration.
@@ -361,7 +355,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     Args:
         facts: the facts about the demonstration.
         place: index of the step in `facts.steps`.
-        values: a dictionary to which the measured values are added.
+        values: measured values are added to this dictionary.
     """
     step = facts.steps[place]
     is_wait = step.kind is ActionType.WAIT
@@ -379,7 +373,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # A screen change that is too late to be a response to the previous action has no logged cause.
+    # A screen change that is too late for a response to the previous action has no logged cause.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
@@ -393,7 +387,7 @@ def _path(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[str
     y = step.action.y
     if start_ms is None or x is None or y is None:
         return
-    # The path starts one event before the first move. This event shows where the pointer rested.
+    # The path starts where the pointer rested, one event before the first move.
     first = max(bisect_right(facts.inputs, start_ms, key=_TIME) - 2, 0)
     moves = facts.inputs[first : bisect_right(facts.inputs, step.action.press_ms, key=_TIME)]
     path = list[tuple[float, float]]()
@@ -454,9 +448,9 @@ def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
 
 
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
-    """Yields the indexes of steps in a run of pointing steps with the same screenshot.
+    """Yields the indexes of pointing steps in a row that have the same screenshot.
 
-    The pointer moves between these steps, so their screenshots should differ.
+    Their screenshots should differ, because the pointer moves between them.
     """
     runs: list[list[int]] = []
     for place, step in enumerate(steps):
@@ -476,9 +470,8 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 def _off_task_tail(facts: Facts) -> range:
     """Returns the indexes of the last steps whose windows seem unrelated to the task.
 
-    The result is the longest run of steps at the end of the demonstration in which no window shares
-    a word with the task or with earlier windows. The run has at least two steps, and at most half
-    of all steps.
+    No window there shares a word with the task or with earlier windows. The range has at least two
+    steps, and at most half of all steps.
     """
     steps = facts.steps
     start = len(steps)
@@ -522,10 +515,9 @@ def demonstration_signals(facts: Facts) -> SignalsFound:
 
 
 def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
-    """Returns the score of doubt for a demonstration or a step: the sum of its signals' points.
+    """Returns the doubt score of a demonstration or a step: the sum of its signals' points.
 
-    A signal of the whole demonstration counts once. A signal of steps counts once for each step
-    that has the signal, but at most three times.
+    A signal of steps counts for each step that has it, but at most three times.
 
     Args:
         counts: name of a signal → number of steps that have it.

@@ -1,7 +1,6 @@
-"""The stage `triage`: writes tables with the signals of doubt about a demonstration and its steps.
+"""The stage `triage`: writes tables with the doubt signals of a demonstration and its steps.
 
-This module declares the tables, and reads facts from the outputs of earlier stages. The module
-`signals` derives the signals from these facts.
+The module `signals` derives the signals from the facts that this module reads.
 """
 
 from bisect import bisect_right
@@ -230,7 +229,7 @@ TRIAGE_SCHEMA = described_schema(
 def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """Writes the tables of the triage, and returns the summary of the stage.
 
-    The summary contains counts and the score of doubt, but no text of the task.
+    The summary contains no text of the task.
 
     Args:
         inputs: the recording, the outputs of earlier stages, and the settings.
@@ -284,13 +283,12 @@ def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     """Reads the trajectory, and the facts from which its signals are derived.
 
-    Facts about screenshots come from a table that the stage `screenshots` wrote. If a screenshot is
-    not in the table, its facts are computed from the image.
+    Facts about screenshots come from a table of the stage `screenshots`, or else from the image.
     """
     folders = inputs.folders
     manifest = inputs.recording
-    # The screenshot facts are read first, while little memory is in use, because reading takes
-    # twice the memory of the result.
+    # Read this first, while little memory is in use, because it takes twice the memory of the
+    # result.
     screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")
@@ -342,8 +340,8 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
 
     Args:
         actions: the recorded actions.
-        listed: indexes of actions that have a row of their own in the tables of steps or hidden
-            actions. These actions are not joined to an earlier action.
+        listed: indexes of actions that are not joined to an earlier action, because they have a row
+            of their own in the tables of steps or hidden actions.
     """
     rows = []
     for action in actions:
@@ -358,12 +356,12 @@ def _pointer(
 ) -> tuple[tuple[float, float], ...]:
     """Returns the position of the pointer in a step's screenshot, or an empty tuple if unknown.
 
-    The result is a tuple with a single point (x, y) in screenshot pixels.
+    The result contains a single point (x, y) in screenshot pixels.
 
     Args:
         pointer_events: events with positions, in time order.
         row: row of the step in provenance.parquet.
-        evidence: evidence of the stage `screenshots`, which contains the clock.
+        evidence: evidence of the stage `screenshots`, with the clock.
     """
     if row["pts"] is None:
         return ()
@@ -378,10 +376,7 @@ def _pointer(
 
 
 def target_window(step: StepFiles) -> str:
-    """Returns the name of the top-level window that contains a step's target.
-
-    Returns an empty string if the window is unknown.
-    """
+    """Returns the name of the top-level window with a step's target, or an empty string."""
     if step.action.target_element is None:
         return ""
     tree = parse_json(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")

@@ -1,9 +1,7 @@
 """Opens the committed trajectories, from which datasets and evaluations are built.
 
-The records of a demonstration are its training examples in several formats. This module decides
-which demonstrations the datasets contain, and which files of their records the datasets read. It
-also computes the fingerprints by which a dataset notices that a trajectory changed. Demonstrations
-with damaged records are left out, and their number and names are returned.
+The records of a demonstration are its training examples in several formats. Demonstrations with
+damaged records are left out, and their number and names are returned.
 """
 
 import hashlib
@@ -34,16 +32,13 @@ SPLITS = "splits"  # key in a recipe's inputs; the value is a fingerprint of all
 class _CommittedRecords:
     """The facts that datasets need about the records of a demonstration.
 
-    Thousands of these objects are in memory, so they hold neither the manifest nor a `Path`.
-
     Attributes:
         folder: the folder with the files of the records. A string takes a tenth of the memory of a
-            `Path`.
+            `Path`, and thousands of these objects are in memory.
         name: name and id of the version of the records.
         trajectory: name and id of the version of the trajectory from which the records were made.
-        digests: file → SHA-256, for the files that the current code and settings would write
-            unchanged.
-        withheld: why the demonstration must not leave the store; empty if it may leave the store.
+        digests: file → SHA-256, for the files that the current code and settings would not change.
+        withheld: why the demonstration must not leave the store; empty if it may.
         summary: the summary of the records.
     """
 
@@ -69,8 +64,8 @@ class _CommittedRecords:
             version: the version of the records.
             fingerprints: name of a file of records → fingerprint of the current code and settings
                 that write the file.
-            privacy: the current privacy settings. Records are withheld if their screenshots were
-                searched with other settings.
+            privacy: the current privacy settings. Records that were searched with others are
+                withheld.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]
@@ -95,13 +90,12 @@ class _CommittedRecords:
 
 
 def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
-    """Returns the files of records that the current code and settings would write unchanged.
+    """Returns the files of records that the current code and settings would not change.
 
-    Datasets read these files. The rows of all other files are made again from the trajectory.
+    Datasets read these files, and make the rows of all others again from the trajectory.
 
-    `Graph.state` cannot name these files, because it judges the records as a whole, but a single
-    version of records may have both current and outdated files. Also, `Graph.state` depends on the
-    upload, but datasets read records even if their upload was changed, rejected or removed.
+    `Graph.state` cannot name these files, because it judges the records as a whole. It also depends
+    on the upload, which datasets ignore.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
@@ -128,8 +122,7 @@ def committed_trajectories(
 ) -> CommittedTrajectories:
     """Returns every trajectory with undamaged records, assigned to its split.
 
-    A quarantined demonstration is included if its records were committed before the quarantine. If
-    more damage is found, the splits are assigned again without the damaged trajectories.
+    A quarantined demonstration is included if its records were committed before the quarantine.
 
     Args:
         workspace: the workspace with the store.
@@ -151,7 +144,7 @@ def committed_trajectories(
 def damaged_records(committed: CommittedTrajectories) -> Iterator[ChangedOutput]:
     """Reads the tables of all records, and yields the first damaged file of each demonstration.
 
-    Screenshots in the records are not read here, but by `run --verify`.
+    Screenshots are not read.
     """
     for trajectory in committed.trajectories:
         output = committed.records[trajectory.id].output
@@ -193,10 +186,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """Returns the undamaged records, and the names of the damaged outputs of other demonstrations.
-
-    Only one damaged output is returned for each demonstration.
-    """
+    """Returns the undamaged records, and a damaged output of each other demonstration."""
     store = workspace.store
     privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
@@ -227,8 +217,7 @@ def _is_forgotten(store: Store, output: str) -> bool:
 def _damaged_output(store: Store, records: str) -> str:
     """Returns the damaged output that makes records unreadable.
 
-    Records link to the trajectory of the same demonstration. Therefore, the result is the
-    trajectory if it is damaged, otherwise the records.
+    The result is the linked trajectory if it is damaged, otherwise the records.
     """
     trajectory = TRAJECTORIES_STAGE.output(records.rpartition("/")[2])
     return trajectory if store.verify(trajectory) else records
@@ -261,9 +250,7 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """Returns fingerprints of all trajectories and of their splits.
-
-    A dataset is outdated if one of these fingerprints changed since the last build of the dataset.
+    """Returns fingerprints of all trajectories and of their splits; a change outdates a dataset.
 
     Args:
         committed: the trajectories.
@@ -283,8 +270,7 @@ def trajectory_fingerprint(
 ) -> str:
     """Returns a fingerprint of a trajectory and of the given files of its records.
 
-    The fingerprint covers the reviewers' verdict only if the verdict decides whether a dataset
-    contains the trajectory.
+    The reviewers' verdict is covered only if datasets depend on it.
     """
     parts = [trajectory.content, *(trajectory.digests.get(name, "") for name in files)]
     is_rejected = required_review == "not_rejected" and trajectory.rejected_for

@@ -1,7 +1,6 @@
 """Finds damaged outputs, their demonstrations, and the commands that rebuild them.
 
-The store compares files with manifests, but does not know Dagster assets or the command line.
-Therefore, the messages that name a command are written here.
+Messages that name a command are written here, because the store knows no commands.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -68,7 +67,7 @@ def rebuild_command(output: str) -> str:
 def _remedy(output: str) -> str:
     """Returns a sentence with the command that rebuilds a damaged output.
 
-    The command also rebuilds all outputs that share files with the damaged output.
+    Outputs that share files with the damaged output are rebuilt, too.
     """
     top = output.partition("/")[0]
     is_verified = top in _STAGES or any(
@@ -91,7 +90,7 @@ def storage_message(error: StorageError) -> str:
 
 
 def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
-    """Returns a problem that says which input of a build cannot be used, and how to rebuild it.
+    """Returns a problem for an input of a build that cannot be used, with the rebuilding command.
 
     Args:
         error: the error about the input.
@@ -114,8 +113,7 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
 
     Args:
         workspace: the workspace with the store.
-        ids: ids of the demonstrations whose outputs are compared. Datasets are always compared.
-            None means all demonstrations.
+        ids: ids of the demonstrations to compare; None means all. Datasets are always compared.
     """
     store = workspace.store
     read: dict[str, list[OutputDamage]] = {}
@@ -145,8 +143,6 @@ def trajectory_damage(
 ) -> Iterator[Problem]:
     """Yields a problem for each demonstration that a dataset leaves out because of damage.
 
-    The remedy of each problem is the command that rebuilds the damaged output.
-
     Args:
         store: the store with the outputs.
         damaged: outputs that differ from their manifests. The next `run` rebuilds them.
@@ -174,8 +170,7 @@ def _first_damage(store: Store, output: str) -> Problem:
 def noted_problem(damage: OutputDamage) -> Problem:
     """Returns a problem for a damaged output whose demonstration was left out of a dataset.
 
-    The remedy of the problem is `demo-pipeline run` without options, because a run rebuilds the
-    outputs that a dataset found damaged.
+    The remedy is `demo-pipeline run` without options.
     """
     return replace(
         damage_problem(damage),
@@ -202,8 +197,7 @@ def noted_demonstrations(workspace: Workspace) -> set[str]:
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
     """Returns a problem for each damaged file because of which a published dataset is incomplete.
 
-    Each damaged file is returned once. Datasets that the settings switch off are not read, because
-    the next run does not rebuild them.
+    Datasets that the settings switch off are not read, because the next run does not rebuild them.
     """
     store = workspace.store
     outputs: list[str] = []
@@ -233,9 +227,6 @@ def _damage_in_dataset(store: Store, output: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)
 def _damage_in_version(store: Store, output: str, _place: str) -> tuple[Problem, ...]:
-    """Returns a problem for each damaged file that the summary of a dataset version lists.
-
-    The result is cached, because versions never change.
-    """
+    """Returns a problem for each damaged file that the summary of a dataset version lists."""
     version = store.published(output)
     return tuple(left_out_damage(version.manifest.summary)) if version else ()

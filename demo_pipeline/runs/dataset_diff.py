@@ -1,7 +1,6 @@
 """Compares two versions of a dataset, and finds the rows that were added, removed or changed.
 
-Rows with the same id are compared by digests of their values and of the files that the values name.
-Therefore, a difference never contains text of a recording.
+A difference contains only digests, never text of a recording.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-# Maximum depth of a folder that an argument names, counted from the top of the exported folder.
+# Maximum depth of a folder that an argument names, from the top of the exported folder.
 _EXPORT_LEVELS = 2
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
@@ -50,8 +49,8 @@ class _Row:
     Attributes:
         demonstration: the id of the demonstration from which the row was made.
         split: the split of the row; empty if unknown.
-        parts: column → digest of the column's value. If the value names files, there is also an
-            entry `<column> (file)` → digest of the files.
+        parts: column → digest of its value, and `<column> (file)` → digest of the files that it
+            names.
     """
 
     demonstration: str
@@ -65,7 +64,7 @@ class _Dataset:
 
     Attributes:
         stage: the name of the stage that built the dataset.
-        name: the dataset's version or folder, as it is shown to people.
+        name: the dataset's version or folder, as shown to people.
         read_rows: reads the rows of the dataset by their ids.
     """
 
@@ -82,7 +81,7 @@ class RowDifference:
         row: the id of the row.
         demonstration: the id of the demonstration from which the row was made.
         change: how the row differs.
-        split: the split of the row. If the split changed, the text names both: `val → train`.
+        split: the split of the row, or both if it changed: `val → train`.
         parts: the columns whose values or files changed.
     """
 
@@ -99,7 +98,7 @@ class DatasetDiff:
 
     Attributes:
         stage: the stage that built both versions.
-        before, after: the two versions, as they are shown to people.
+        before, after: the two versions, as shown to people.
         rows: the number of rows before and after.
         differences: the rows that differ.
     """
@@ -196,7 +195,7 @@ def _version_name(version: Version) -> str:
 def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
     """Returns the rows of a dataset version in the store, by their ids.
 
-    The digests of files come from the manifests, so the files are not read.
+    The digests of files come from the manifests.
     """
     digests = {entry.path: entry.sha256 for entry in version.manifest.files}
     for place, link in version.manifest.links.items():
@@ -208,10 +207,7 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns the datasets below a path in an exported folder, by their stages.
-
-    The result is empty if the path is not in an exported folder.
-    """
+    """Returns the datasets below a path in an exported folder, by stage; empty elsewhere."""
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():
@@ -248,8 +244,7 @@ def _row_files(folder: Path) -> list[Path]:
 def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
     """Returns the rows of a dataset by their ids.
 
-    The id of a row without an id is made from the id of its demonstration and the number of its
-    step.
+    A row without an id gets one from the id of its demonstration and the number of its step.
 
     Args:
         folder: the folder of the dataset.

@@ -1,8 +1,8 @@
 """The outputs made from all committed trajectories: exports, index, statistics and catalogs.
 
-This module finds and opens the inputs of a dataset, and leaves damaged demonstrations out. It
-reports the state of the training exports to the index. graph.py decides whether a dataset is up to
-date, and builds it.
+This module opens the inputs of a dataset, leaves damaged demonstrations out, and reports the state
+of the training exports to the index. graph.py decides whether a dataset is up to date, and builds
+it.
 """
 
 import logging
@@ -43,8 +43,8 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version, VersionName
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-# Key in recipes and summaries of datasets. The value is a hash of the settings with which
-# screenshots were searched for private data.
+# Key in recipes and summaries of datasets for the hash of the settings with which screenshots were
+# searched for private data.
 LOOKED_FOR = "looked_for"
 _FAILED_EXPORTS = "failed_exports"  # folder of the store's documents about failed exports
 _LOG = logging.getLogger(__package__)
@@ -55,10 +55,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
     @property
     def name(self) -> str:
-        """The name of the output in the store.
-
-        The name is the folder of the stage, or a subfolder whose name depends on the content.
-        """
+        """The output's name in the store: the stage's folder, or a subfolder named by content."""
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return self.stage.folder
@@ -116,10 +113,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Returns the published versions of all outputs of the stage, by their names.
-
-        The result is empty for a stage with a single output.
-        """
+        """Returns the published versions of a stage's outputs by name, if it has several."""
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return {}
@@ -180,10 +174,7 @@ class DatasetOutput(Output[DatasetInputs]):
         return {**summary, **additions}
 
     def prepare(self) -> None:
-        """Leaves out demonstrations with damaged records, and stores the splits of the others.
-
-        The splits are stored before any dataset is built from them.
-        """
+        """Leaves out demonstrations with damaged records, and stores the splits of the others."""
         if self.stage.reads_trajectories:
             self.graph.read_records()
             self._keep_splits()
@@ -191,9 +182,7 @@ class DatasetOutput(Output[DatasetInputs]):
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
         """Returns whether a damaged demonstration made the build fail, and leaves it out if so.
 
-        A single damaged demonstration among thousands must not stop the datasets. The dataset's
-        summary counts the demonstration as broken, and names the damaged file and the command that
-        rebuilds it.
+        The dataset's summary names the damaged file and the command that rebuilds it.
         """
         if not self.stage.reads_trajectories or not isinstance(error, OutputError):
             return False
@@ -240,10 +229,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Lists in `staging` the versions from which an export may hard-link files.
-
-    The versions that most likely contain the needed files come first.
-    """
+    """Lists in `staging` the versions from which an export may hard-link files, likeliest first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -262,8 +248,8 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
     """Links every trajectory into the index, unless a reviewer decided whether the task was done.
 
-    For a trajectory with such a decision, the index needs another result.json. Therefore, the build
-    copies or hard-links the trajectory's files one by one.
+    With such a decision, the index needs another result.json. Therefore, the trajectory's files are
+    copied or hard-linked one by one.
     """
     judged_ids = {
         trajectory.id
@@ -282,7 +268,7 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
     """Returns a hash of the privacy settings under the key `LOOKED_FOR`.
 
-    The result is empty if screenshots are not searched for private data.
+    Empty if screenshots are not searched for private data.
     """
     return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 
@@ -290,7 +276,7 @@ def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
 def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
     """Returns the files of each demonstration's records that a dataset reads.
 
-    If there is a file for the dataset's own format, such as `sft`, it comes last.
+    A file for the dataset's own format, such as `sft`, comes last.
     """
     export = export_of_stage(stage)
     form = (export.kept,) if export and export.kept else ()
@@ -303,8 +289,8 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
     """Returns the state of every training export.
 
-    The states of disabled exports lack the names of their assets, because importing the modules of
-    these exports only for the names would take time. `with_assets` adds the names.
+    Disabled exports lack the names of their assets, because importing their modules would take
+    time. `with_assets` adds the names.
     """
     return tuple(_export_state(graph, name) for name in export_names())
 

@@ -1,8 +1,8 @@
 """The outputs of a single demonstration, from its uploaded recording to its training records.
 
-This module finds and opens the inputs of an output, handles uploads that change while they are
-read, and decides which demonstrations are quarantined. graph.py decides whether an output is up to
-date, and builds it.
+This module opens the inputs of an output, handles uploads that change while they are read, and
+decides which demonstrations are quarantined. graph.py decides whether an output is up to date, and
+builds it.
 """
 
 import os
@@ -55,7 +55,7 @@ from demo_pipeline.store.uploads import changed_while_read
 from demo_pipeline.store.versions import Recipe, Staging, Version
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-# Key in a recipe's inputs; the value is a fingerprint of the files of an imported trajectory.
+# Key in a recipe's inputs for the fingerprint of the files of an imported trajectory.
 IMPORTED_FILES = "imported_files"
 IMPORTED_ID = "imported_id"  # problem code: an imported trajectory has the same id as the upload
 UPLOAD = "upload"  # key in a recipe's inputs; the value is the fingerprint of the upload
@@ -115,7 +115,7 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
 
     Args:
         graph: the graph of outputs.
-        demonstrations: ids to which the result is limited. None means all demonstrations.
+        demonstrations: ids to which the result is limited; None means all.
     """
     suspects = graph.suspects if demonstrations is None else graph.suspects & {*demonstrations}
     problems: list[Problem] = []
@@ -150,10 +150,7 @@ def has_imported_trajectory(graph: Graph, demonstration: str) -> bool:
 
 
 def stages_after_import() -> list[Stage[RecordingInputs]]:
-    """Returns the stages that can process a trajectory without a recording, in build order.
-
-    The inputs of these stages are the trajectory and each other's outputs.
-    """
+    """Returns the stages that can process a trajectory without a recording, in build order."""
     available = {_TRAJECTORY}
     stages: list[Stage[RecordingInputs]] = []
     for stage in STAGES:
@@ -196,8 +193,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # The recipe contains a fingerprint of only the matching task. With a fingerprint of the
-        # whole catalog, each new task would make every trajectory stale.
+        # Not a fingerprint of the whole catalog: each new task would make every trajectory stale.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager
@@ -233,10 +229,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     # Attempts
 
     def prepare(self) -> None:
-        """Raises `UnusableInputError` if an earlier stage has rejected the demonstration.
-
-        The error is also raised if the demonstration's id is not valid.
-        """
+        """Raises `UnusableInputError` for an invalid id or an earlier rejection of the upload."""
         require_safe_id(self.key)
         record = read_quarantine(self.graph.workspace.store, self.key)
         if record is not None and self._is_held_up_by(record):
@@ -247,7 +240,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         """Returns False, because retrying the stage would not help.
 
         Raises:
-            UploadChangedError: the upload changed during the build, so the next run builds it.
+            UploadChangedError: the upload changed during the build.
         """
         if _is_change(error):
             raise UploadChangedError(UPLOAD_CHANGED) from None
@@ -256,8 +249,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def _is_held_up_by(self, record: QuarantineRecord) -> bool:
         """Returns whether a quarantine record of an earlier stage stops this stage.
 
-        A rejection of an upload with the same id as an imported trajectory does not stop this
-        stage, because the stage then processes the imported trajectory.
+        A rejected upload with the same id does not stop stages that process an imported trajectory.
         """
         if record.stage not in self._earlier_stages():
             return False
@@ -272,8 +264,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
     def refusal(self) -> str:
         """Returns why this or an earlier stage rejected the upload, or an empty string.
 
-        Rejections of an earlier upload, and rejections by another version of the package, are
-        ignored, because the upload may be accepted now.
+        Rejections of an earlier upload or by another version of the package are ignored.
         """
         workspace = self.graph.workspace
         record = read_quarantine(workspace.store, self.key)
@@ -297,10 +288,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantines the demonstration after an error in the package's code.
-
-        The next run would fail in the same way.
-        """
+        """Quarantines the demonstration, because an error in the package's code would repeat."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 
@@ -337,13 +325,12 @@ class RecordingOutput(DemonstrationOutput):
     def _identity_by_times(self) -> str | None:
         """Returns the upload's fingerprint from the last build if change times show no change.
 
-        This saves hashing the files, which takes minutes for thousands of videos. The system sets
-        the change time (ctime) of a file or folder: copying an old file renews the time of the
-        file, and moving an old folder renews the time of the folder.
+        This saves hashing the files, which takes minutes for thousands of videos. Change times
+        (ctime) also show copied old files and moved old folders.
 
-        Returns None if a file or the folder changed after the last build, or if the graph does not
-        trust times. Also returns None if the uploads or the store are in a bucket. With a store in
-        a bucket, the local time of a version is the time of its download, not of its build.
+        Returns None if something changed after the last build, if the graph does not trust times,
+        or if the uploads or the store are in a bucket, where the local time of a version is the
+        time of its download.
         """
         store = self.graph.workspace.store
         uploads = self.graph.workspace.uploads
@@ -384,13 +371,10 @@ class RecordingOutput(DemonstrationOutput):
         self._was_retried = False
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns True if the build failed because the upload differs from its listing.
-
-        Only the first such failure is retried.
+        """Returns True for the first failure because the upload differs from its listing.
 
         Raises:
-            UploadChangedError: the listing changed, which means that the upload was replaced during
-                the build. The next run builds it.
+            UploadChangedError: the upload was replaced during the build. The next run builds it.
             DemonstrationError: the upload differs from an unchanged listing for the second time,
                 and is rejected as unreadable.
         """
@@ -412,7 +396,7 @@ class RecordingOutput(DemonstrationOutput):
     def _owns(self, stage_of_record: str) -> bool:
         """Returns whether a success of this first stage ends a quarantine by the given stage.
 
-        This stage also ends the quarantine by a stage that no longer exists.
+        Stages that no longer exist are included.
         """
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 
@@ -421,7 +405,7 @@ class ImportedTrajectory(DemonstrationOutput):
     """A trajectory that was imported without a recording and therefore cannot be rebuilt."""
 
     def inputs(self) -> list[Output[Any]]:
-        """Returns an empty list, because imported trajectories are made from no other output."""
+        """Returns an empty list."""
         return []
 
     def plan(self) -> BuildPlan[RecordingInputs]:
@@ -458,7 +442,7 @@ def _is_change(error: DemonstrationError | OutputError) -> bool:
 def _as_unreadable(problem: Problem) -> Problem:
     """Replaces the problem "changed while it was read" by "cannot be read".
 
-    The listing of the upload is unchanged, so the file itself cannot be read correctly.
+    The listing of the upload is unchanged, so the file itself is unreadable.
     """
     if problem.code != _CHANGED:
         return problem

@@ -1,9 +1,8 @@
 """Requests runs for complete uploads that are new or changed.
 
-A Dagster sensor calls this module periodically. Each call is a *look* at the uploads. The store
-knows which uploads are built or rejected, and the sensor knows which uploads have a run. Therefore,
-only uploads that changed recently or are not in the store yet are remembered until the next look.
-This module does not depend on Dagster.
+A Dagster sensor calls this module periodically. Each call is a *look* at the uploads. Only uploads
+that changed recently or are not in the store yet are remembered until the next look. This module
+does not depend on Dagster.
 """
 
 import hashlib
@@ -26,8 +25,7 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-# Time limit, in seconds, for asking the store about uploads during a look. The next look asks about
-# the uploads that remain.
+# Time limit, in seconds, for asking the store during a look. The next look asks about the rest.
 _SECONDS_PER_LOOK = 20.0
 NO_END = (False, 0.0)  # (cancelled, end time) for an upload that had no run yet
 STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run; no run is requested
@@ -52,7 +50,7 @@ class SeenUpload(NamedTuple):
 
     Attributes:
         state: `ListedUpload.state` at the last look.
-        since: the time at which this state was seen first, epoch seconds.
+        since: when this state was seen first, epoch seconds.
         attempt: the number of runs that were requested for this state, or `STOPPED`.
     """
 
@@ -68,7 +66,7 @@ class UploadRequest:
     Attributes:
         id: the id of the demonstration.
         state: `ListedUpload.state` of the upload.
-        attempt: the number of this run among the runs for the same state, counted from 1.
+        attempt: the number of this run for the same state, counted from 1.
         reason: `new`, `changed`, or `again` for a repeated attempt.
     """
 
@@ -102,8 +100,6 @@ class Look:
 
 def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
     """Returns all folders in the uploads, by name.
-
-    The uploads and the decisions of reviewers are each listed once.
 
     Raises:
         StorageError: the uploads or the store cannot be listed.
@@ -181,12 +177,9 @@ def decide(  # noqa: PLR0917 - facts from six places
 class SettledUploads:
     """Finds and remembers which uploads are settled and need no run.
 
-    An upload is settled if the store has its outputs or a quarantine record. Outputs of other code
-    versions count, so that new code does not cause every upload to be processed again.
-
-    A process uses the same object for all looks, because the object caches settled uploads. The
-    store is asked again only if the upload or its quarantine record changed, or if a dataset left
-    out the demonstration because of a damaged output.
+    An upload is settled if the store has its outputs, of any code version, or a quarantine record.
+    The store is asked again only if the upload or its quarantine record changed, or if a dataset
+    left out the demonstration because of a damaged output.
     """
 
     def __init__(self) -> None:
@@ -215,7 +208,7 @@ class SettledUploads:
         return self._settled.get(key) == (state, self._records.get(key, ""))
 
     def forget(self, keys: Collection[str]) -> None:
-        """Removes the cached answers about these demonstrations. The next look asks the store."""
+        """Removes the cached answers about these demonstrations."""
         for key in keys:
             self._settled.pop(key, None)
 
@@ -247,9 +240,8 @@ def is_settled(
     Args:
         workspace: the workspace with the store and the uploads.
         demonstration: the id of the upload.
-        quarantined: whether the upload may have a quarantine record. If False, no record is read.
-        graph: a graph that trusts file times, which several calls may share. If None, a new graph
-            is made.
+        quarantined: whether a quarantine record counts. If False, no record is read.
+        graph: a graph that trusts file times, which several calls may share; None makes a new one.
     """
     graph = graph or Graph(workspace, trusts_times=True)
     states = demonstration_states(graph, demonstration)
@@ -269,17 +261,14 @@ def stuck(seen: Mapping[str, SeenUpload]) -> Iterator[str]:
 
 
 def as_plain(seen: Mapping[str, SeenUpload]) -> dict[str, list[str | float | int]]:
-    """Converts remembered uploads to JSON values, which `from_plain` converts back."""
+    """Converts remembered uploads to JSON values."""
     return {
         key: [upload.state, round(upload.since, 1), upload.attempt] for key, upload in seen.items()
     }
 
 
 def from_plain(value: object) -> dict[str, SeenUpload]:
-    """Converts JSON values from `as_plain` to remembered uploads.
-
-    The result is empty if the values have another format.
-    """
+    """Converts JSON values from `as_plain` to remembered uploads; empty for another format."""
     if not isinstance(value, dict):
         return {}
     with suppress(TypeError, ValueError):

@@ -70,9 +70,8 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 class _RecordingClock:
     """Converts the source's monotonic seconds to epoch milliseconds, and leaves out pauses.
 
-    The video does not contain the pauses either. AgentNet's own tools take `video_start_timestamp`
-    as the start of the video. If this value is missing, the video starts when OBS reported its
-    start. If that time is missing too, the video starts at the first event.
+    The video does not contain the pauses either. It starts at `video_start_timestamp`, as in
+    AgentNet's own tools, or else when OBS reported its start, or else at the first event.
 
     Attributes:
         began: start of the recording.
@@ -208,8 +207,6 @@ def _note_presses(
     """Yields the events unchanged, and adds the times of mouse presses to `presses`.
 
     Args:
-        events: all events in order.
-        clock: converts the times.
         presses: time of a press in seconds of the source → the same time in epoch milliseconds.
     """
     for event in events:

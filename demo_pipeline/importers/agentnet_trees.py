@@ -32,9 +32,8 @@ def tree_scans(
 ) -> Iterator[SourceLine]:
     """Yields a scan for each tree of a window, and for some of the elements under the pointer.
 
-    A later scan replaces all earlier ones. Therefore an element becomes a scan only if the last
-    tree does not contain the element. The scan of an element has the time of the press, because the
-    tool asks for the element at the press. The duration of scans is not recorded.
+    A later scan replaces all earlier ones. Therefore an element becomes a scan, with the time of
+    its press, only if the last tree does not contain it.
 
     Args:
         trees: the lines of a11y.jsonl.
@@ -104,7 +103,6 @@ def _node(value: dict[str, Any], levels: int) -> dict[str, Any] | None:
     """Converts a node and all nodes below it to the structure of input_log.jsonl.
 
     Args:
-        value: the node in the structure of UI Automation.
         levels: maximum number of levels of nodes; deeper nodes are left out.
 
     Returns:

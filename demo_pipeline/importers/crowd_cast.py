@@ -2,9 +2,8 @@
 
 A session consists of segments of five minutes, which the importer joins. The log is MessagePack; an
 event is an array whose fields are identified by their index. The recorder never logs positions of
-the pointer: presses have no x and y, and movements are relative. Therefore only keys, wheel and
-video are imported unchanged. Clicks become hidden actions, because an action without a position
-cannot become a step.
+the pointer: presses have no x and y, and movements are relative. Therefore clicks become hidden
+actions, and only keys, wheel and video are imported unchanged.
 """
 
 import re

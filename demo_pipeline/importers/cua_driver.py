@@ -68,10 +68,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Returns whether a file may be next to the folders of turns.
-
-    Files of the driver, import.json and hidden files may be in this place.
-    """
+    """Returns whether a file of this name may be next to the folders of turns."""
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 
@@ -135,8 +132,7 @@ def _times(turn: Mapping[str, Any], log: Path) -> tuple[float, float]:
 def _act(turn: Mapping[str, Any], trajectory: SourceTrajectory) -> SourceAct:
     """Returns the action of a call.
 
-    If the call cannot be read, the result is an action without a position, which later becomes a
-    hidden action instead of a step.
+    An unreadable call becomes an action without a position, and later a hidden action.
     """
     tool = plain_text(turn.get("tool"))
     values = as_object(turn.get("arguments"))

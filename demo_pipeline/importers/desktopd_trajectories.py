@@ -4,8 +4,7 @@ The files of these trajectories are copied unchanged, except for the id in resul
 provenance, facts that can only come from a recording are empty.
 
 This module also writes the provenance of trajectories that trajectory_folder.py builds from
-recordings of other tools. runs/imported_trajectories.py publishes both kinds of trajectories as
-outputs of the stage `trajectories`.
+recordings of other tools.
 """
 
 import shutil
@@ -42,10 +41,7 @@ _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
-    """Returns the folder as one trajectory if it contains steps, and a task or a result.
-
-    Returns an empty list for other folders.
-    """
+    """Returns the folder as one trajectory if it has steps, and a task or a result."""
     if not ({"task.json", "result.json"} & set(names) and (folder / "steps").is_dir()):
         return []
     logs = tuple(folder / name for name in _DOCUMENTS[:2] if name in names)
@@ -79,16 +75,11 @@ def copy_trajectory(folder: Path, demonstration: str, out: Path) -> None:
 def write_origin(
     out: Path, match: TaskMatch, platform: str, written: WrittenSteps | None = None
 ) -> dict[str, Any]:
-    """Writes the provenance and the hidden actions of an imported trajectory.
+    """Writes the provenance and hidden actions of an imported trajectory; returns the summary.
 
     Args:
-        out: the trajectory's folder.
-        match: the benchmark task that the trajectory belongs to.
         platform: windows, macos or linux; empty if unknown.
         written: facts of another tool's recording; None if the trajectory was copied.
-
-    Returns:
-        The summary of the output.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
@@ -175,10 +166,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
 
 
 def _time(text: str) -> datetime:
-    """Parses the time of a UI tree; the result is in 1970 if the text is not a time.
-
-    A step of an imported trajectory gets this time, because the format has no other times.
-    """
+    """Parses the time of a UI tree; the result is in 1970 if the text is not a time."""
     try:
         time = datetime.fromisoformat(text)
         if time.tzinfo is None:

@@ -122,7 +122,7 @@ def import_recording(
     If the recording cannot be read, nothing is written, and the outcome contains the reason.
 
     Raises:
-        OSError: the upload folder cannot be written, so that other imports would fail, too.
+        OSError: the upload folder cannot be written.
     """
     place = source.place
     if importer.read is None:

@@ -2,9 +2,9 @@
 
 The runner (`lib_run_single.py`) writes a line for each action, either as code that calls pyautogui
 or as an action of its action space `computer_13`. The screenshot of a line was taken after the
-line's action. Therefore the screenshot before an action is in the previous line. The screenshot
-before the first action is the first frame of `recording.mp4`, because the video begins before this
-action. The name of the folder is the id of the task. The task's instruction may be missing.
+line's action, so the screenshot before an action is in the previous line. The screenshot before the
+first action is the first frame of `recording.mp4`. The name of the folder is the task's id. The
+task's instruction may be missing.
 """
 
 import re
@@ -119,8 +119,7 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 def _result(path: Path) -> tuple[str, str]:
     """Returns the status that follows from the score in result.txt, and its `status_source`.
 
-    `status_source` is a sentence about the score if the task failed, otherwise empty. Status and
-    source are empty if there is no score.
+    `status_source` is empty unless the task failed. Both are empty if there is no score.
     """
     try:
         score = float(path.read_text(encoding="utf-8").strip())
@@ -132,10 +131,7 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """Returns the screenshot before the first action.
-
-    If there is no such file, returns the first frame of the video, or None without a video.
-    """
+    """Returns the screenshot before the first action, or else the video's first frame, or None."""
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)
@@ -153,10 +149,7 @@ def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
-    """Returns the time of a line in epoch milliseconds.
-
-    If the line has no time, the time of the last step in `before` is returned.
-    """
+    """Returns the time of a line, or else of the last step in `before`, in epoch milliseconds."""
     match = _TIME.fullmatch(plain_text(line.get("action_timestamp")))
     second = zoneless_time(match[1], "%Y%m%d@%H%M%S") if match else None
     if match is None or second is None:
@@ -195,10 +188,7 @@ class _ActionReader:
         return acts
 
     def _unknown(self) -> list[SourceAct]:
-        """Returns the action for code that cannot be read.
-
-        Without a position, the action later becomes a hidden action instead of a step.
-        """
+        """Returns an action without a position, for code that cannot be read."""
         self._left_out["actions that cannot be read: they are hidden actions"] += 1
         return [SourceAct(kind=ActionType.CLICK)]
 

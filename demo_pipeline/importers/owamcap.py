@@ -3,9 +3,8 @@
 All versions since 0.3 are supported. `ocap` runs on Windows only. Positions are pixels of the whole
 desktop, keys are virtual-key codes, and a notch of the wheel counts 1.
 
-In the video, each frame has the time of the previous frame. After a pause without changes on the
-screen, this time is seconds too early. Therefore frames of the imported video get their capture
-times, which are in the log.
+In the video, each frame has the time of the previous frame, which can be seconds too early.
+Therefore frames of the imported video get their capture times from the log.
 """
 
 from collections import Counter
@@ -166,8 +165,7 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
     """Returns time of a frame in the video (seconds) → its capture time (epoch milliseconds).
 
-    Both times ascend, because frames that were not captured later than the previous frame are left
-    out.
+    Both ascend: frames that were not captured later than the previous frame are left out.
     """
     taken: dict[float, float] = {}
     latest = 0.0

@@ -1,12 +1,11 @@
 """Imports recordings of PC Tracker, the recorder of PC Agent and PC Agent-E for Windows.
 
 A recording is a log such as `task1_TIME.jsonl`, a Markdown page of the same name, and the folder
-`screenshot/`. The screenshot of a line shows the screen before the line's action. At each press,
-the recorder asks UI Automation for the element under the pointer. This element is the step's
-target.
+`screenshot/`. The screenshot of a line shows the screen before the line's action. The target of a
+step is the element that UI Automation found under the pointer at the press.
 
-The published data set is supported, too. Its lines differ: a drag is one line instead of two, keys
-are `press key: NAME`, and boxes are lists.
+In the published data set, which is supported too, a drag is one line instead of two, keys are
+`press key: NAME`, and boxes are lists.
 """
 
 import re
@@ -181,7 +180,6 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
     """Returns a list with the action of a line; an empty list if the action is not imported.
 
     Args:
-        action: the text of the action in the line.
         pressed: the step of the previous line if that line is the press of a drag, else None.
         trajectory: counts actions that are not imported in `left_out`.
     """

@@ -214,10 +214,7 @@ class CodeReader:
             self._act(drag(start, self.at, button))
 
     def _move(self, given: Mapping[str, Any]) -> None:
-        """Moves the pointer to the position, or by the distance, that the arguments contain.
-
-        Without either, the pointer stays.
-        """
+        """Moves the pointer to a position or by a distance; without either, the pointer stays."""
         place = (number(given.get("x")), number(given.get("y")))
         if isinstance(given.get("x"), tuple | list):  # click((x, y))
             place = (number(given["x"][0]), number(given["x"][1]))
@@ -269,10 +266,7 @@ class CodeReader:
             self._act(type_text(text))
 
     def _press(self, key: str, presses: int) -> None:
-        """Adds presses of a key together with the held keys.
-
-        Enter directly after a typed text becomes a line break in that text.
-        """
+        """Adds presses of a key with the held keys; Enter after typed text becomes a line break."""
         if key == "enter" and not self._held and self._goes_on():
             self._text("\n" * presses)
         else:

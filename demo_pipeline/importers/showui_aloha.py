@@ -140,8 +140,7 @@ def _recorded_display(
 ) -> _Display | None:
     """Returns the display that the video shows; None if unknown.
 
-    If there is a single display, the video shows this display. If there are several, the video
-    shows the first display, provided that all presses are on it.
+    This is the first display. If there are several, all presses must be on it.
 
     Args:
         displays: the displays in the metadata. If there are none, a display with the size of the
@@ -170,8 +169,7 @@ def _presses(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float
 class _EventReader:
     """Converts the events, in order, to lines of input_log.jsonl.
 
-    The source's log may contain a press twice, as a click and as the start of a drag. The second
-    press is dropped.
+    A press that the log contains twice, as a click and as the start of a drag, is read once.
     """
 
     def __init__(self, platform: str, display: _Display | None, left_out: Counter[str]) -> None:
@@ -207,10 +205,7 @@ class _EventReader:
             self._left_out["events of another kind"] += 1
 
     def _place(self, x: float, y: float) -> dict[str, float]:
-        """Converts a desktop position to a position on the display.
-
-        The result is empty if the display is unknown.
-        """
+        """Converts a desktop position to one on the display; empty if the display is unknown."""
         if self._display is None:
             return {}
         return {"x": x - self._display[0], "y": y - self._display[1]}

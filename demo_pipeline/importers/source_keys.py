@@ -249,9 +249,8 @@ def dead_accent(
         char: the character that is logged for the key.
         code: the key's code: the virtual-key code on Windows, X11's keysym on Linux. None if no
             code was recorded.
-        following: the character of the next press with a character; empty if there is no such
-            press.
-        following_code: the key code of the next press with a character; None if not recorded.
+        following: the character of the next press that has one; empty if there is none.
+        following_code: the key code of that press; None if not recorded.
 
     Returns:
         The accent of the dead key; empty if the key is not dead and typed `char`.

@@ -58,7 +58,7 @@ class SourceRecording(SourceFacts):
         lines: the lines of input_log.jsonl; for mouse positions, see `screen`.
         video: the files of the video, in order.
         video_zero_ms: start of the video on the clock of `lines`, epoch milliseconds. None if the
-            source has no exact time; the pipeline then measures the start in the frames.
+            source has no exact time.
         screen: width and height of the screen in the unit of mouse positions. None if mouse
             positions are pixels of the video.
         arch: the computer's architecture; empty if not recorded.
@@ -117,8 +117,6 @@ def pointer_lines(
     kind: str, event: Mapping[str, Any], time: float, platform: str, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
     """Yields the lines of input_log.jsonl for an event of pynput's mouse listener.
-
-    Most recorders of other tools use this listener.
 
     Args:
         kind: move, click or scroll; other kinds are only counted in `left_out`.

@@ -144,13 +144,10 @@ class SourceTrajectory(SourceFacts):
     actor: str = "unknown"
 
     def require_steps(self, place: Path) -> None:
-        """Raises an error if there are no steps.
+        """Raises `UnreadableSourceError` if there are no steps.
 
         Args:
             place: the file or folder of the recording, for the message.
-
-        Raises:
-            UnreadableSourceError: there are no steps.
         """
         if not self.steps:
             reason = next(iter(self.damaged), "holds no action")
@@ -158,10 +155,7 @@ class SourceTrajectory(SourceFacts):
 
 
 def last_time_ms(steps: Sequence[SourceStep]) -> float:
-    """Returns the time of the last step, as a substitute for the missing time of the next step.
-
-    Returns 0 if there are no steps.
-    """
+    """Returns the time of the last step, as a substitute for a missing time; 0 without steps."""
     return steps[-1].time_ms if steps else 0.0
 
 

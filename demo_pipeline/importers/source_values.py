@@ -111,7 +111,6 @@ def moment(milliseconds: float, where: Path) -> datetime:
     """Converts epoch milliseconds to a time in UTC.
 
     Args:
-        milliseconds: the time.
         where: the file that contains the time, for the error message.
 
     Raises:
@@ -126,7 +125,6 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
     """Parses a time without a time zone; the result has UTC, because the zone is unknown.
 
     Args:
-        value: the text.
         form: the format, as for `datetime.strptime`.
 
     Returns:

@@ -1,9 +1,8 @@
 """Writes a trajectory of another tool as an OSWorld-Desktopd trajectory.
 
 Each screenshot is scaled to fit into the canvas of 1920x1080 pixels, and positions are scaled in
-the same way. An action whose screenshot or position is missing does not become a step. It is
-recorded as a hidden action with a reason. ui_tree.json contains the screen and, if the recorder
-found it, the element under the pointer. `source.json` says where the trajectory comes from.
+the same way. An action without a screenshot or a position becomes a hidden action instead of a
+step. ui_tree.json contains the screen and, if recorded, the element under the pointer.
 """
 
 from collections import Counter
@@ -137,15 +136,11 @@ def write_result(
     """Writes result.json.
 
     Args:
-        trajectory: the trajectory.
-        given: the facts that a person stated.
         key: the demonstration's id.
         steps: the number of written steps.
-        out: the trajectory's folder.
 
     Returns:
-        The status for the provenance table: completed or aborted. Empty if the outcome is not
-        known.
+        The status for the provenance table: completed, aborted, or empty if not known.
     """
     status, sentence = outcome_of(trajectory, given)
     times = [step.time_ms for step in trajectory.steps]
@@ -201,8 +196,7 @@ class _StepWriter:
     def screen(self, image: SourceImage | None) -> _Screen | None:
         """Returns a screenshot scaled to the canvas, or None if it is missing or cannot be read.
 
-        The last screenshot is cached, because the screenshot after an action is often also the
-        screenshot before the next action.
+        The last screenshot is cached, because it is often also the one before the next action.
         """
         if image is None:
             return None
@@ -240,7 +234,7 @@ class _StepWriter:
     def add(self, step: SourceStep) -> None:
         """Writes the first action of a source step as a step if possible.
 
-        All other actions of the source step are recorded as hidden actions.
+        All other actions become hidden actions.
         """
         screen = self.screen(step.screenshot)
         for number, act in enumerate(step.acts):
@@ -367,7 +361,6 @@ def _tree(step: SourceStep, box: _Box | None, platform: str) -> dict[str, Any]:
     """Returns the content of ui_tree.json: the screen, and the element under the pointer if known.
 
     Args:
-        step: the step.
         box: the element's box. None if the recorder found no element.
         platform: windows, macos, linux, or empty.
     """

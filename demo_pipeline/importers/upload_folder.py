@@ -156,9 +156,6 @@ def source_record(
     """Returns the fields of source.json that uploads and trajectories have in common.
 
     Args:
-        source: the files of the recording.
-        importer: the importer that read them.
-        given: the facts that a person stated.
         damaged: sentences about parts of the source that could not be read.
         lost: sentences about parts of the source that were not carried over.
         missing: names of unknown facts: `task`, `status`.

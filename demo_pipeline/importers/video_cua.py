@@ -174,8 +174,7 @@ def _key(name: str, *, typed: bool = False) -> dict[str, Any]:
     """Returns the data of a log line for a key.
 
     Args:
-        name: the key's name, or a character of a text.
-        typed: whether `name` is a character of a text.
+        typed: whether `name` is a character of a text instead of the key's name.
     """
     if name in {"\n", "\r"}:
         return {"key": "Return"}

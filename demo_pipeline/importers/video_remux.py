@@ -151,10 +151,9 @@ def _write(target: Any, packet: Any, path: Path) -> None:
 def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
     """Yields the packets of a part with their times in the whole video.
 
-    Damage in the file ends the part. A trimmed video begins with packets that are not shown, but
-    are needed to decode later frames. These packets get times below 0, so that players do not show
-    them in the copy either. Packets after the trimmed end are left out, unless a shown frame
-    follows them.
+    Damage in the file ends the part. Packets before the start of a trimmed video, which are only
+    needed to decode later frames, get times below 0, so that players do not show them. Packets
+    after its end are left out, unless a shown frame follows them.
     """
     times = _CaptureTimes(part.times_s)
     last = None
@@ -220,9 +219,8 @@ class _CaptureTimes:
 def _needs_earlier_frames(stream: Any, packet: Any) -> bool:
     """Whether a packet that is marked as a keyframe cannot be decoded alone.
 
-    Older versions of ocap mark every packet of a HEVC video as a keyframe. The type of the packet's
-    first slice shows whether it really is a keyframe. Each unit in a packet begins with its length
-    in four bytes.
+    Older versions of ocap mark every packet of a HEVC video as a keyframe; only the type of the
+    packet's first slice is reliable. Each unit in a packet begins with its length in four bytes.
     """
     if stream.codec_context.name != "hevc":
         return False

@@ -3,7 +3,6 @@
 The clock converts times of the log to times of the video. This module tries several kinds of
 evidence for the clock, the most trusted first: a start time that ffmpeg logged, moves of the
 pointer, typing, all inputs together, clicks, and finally `meta.timestamp`.
-clock_search.py decides which stretches of the video are decoded to find this evidence.
 """
 
 from collections.abc import Sequence
@@ -48,8 +47,8 @@ class Calibration:
     Attributes:
         clock: converts event times to video times.
         canvas: maps event positions to the canvas; valid at the start of the recording.
-        detector: compares frames; it already knows which cells flickered in the stretches of video
-            that the calibration decoded.
+        detector: compares frames; it already knows the cells that flickered in the decoded
+            stretches of video.
     """
 
     clock: Clock
@@ -58,10 +57,7 @@ class Calibration:
 
     @cached_property
     def screen(self) -> ScreenParts:
-        """The canvas of each part of the recording.
-
-        At first there is a single part. screen_changes.py adds more if the resolution changes.
-        """
+        """The canvas of each part of the recording; at first there is a single part."""
         return ScreenParts.single(self.canvas)
 
 
@@ -79,11 +75,9 @@ def calibrate(
     """Finds the clock and the canvas of a recording.
 
     Decodes one stretch of video, and more stretches if it holds too little evidence. Then up to
-    four later parts of the video are decoded. These parts show whether the clock drifts or becomes
-    wrong.
+    four later parts are decoded to see whether the clock drifts or becomes wrong.
 
     Args:
-        video: the video, of which stretches are decoded.
         manifest: contains the size of the video, and the time and monitor of meta.json.
         events: the table of the log's events.
         path: the pointer's positions in the log.
@@ -191,14 +185,13 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
     documented: Clock,
     scales: Sequence[float],
 ) -> Clock:
-    """Returns the clock of a recording in which the pointer's moves do not show the clock.
+    """Returns the clock of a recording whose pointer moves are not enough to estimate it.
 
     Typing is tried first, then all inputs together, then clicks. If none of them shows a clock, the
     result is `documented`.
 
     Args:
-        search: decodes further stretches of video that may contain evidence.
-        changes: the changed cells in the decoded stretches. Changes in further stretches are added.
+        changes: the changed cells in the decoded stretches; those of further stretches are added.
         presses: times and positions of the button presses.
         answered: times of the inputs after which the screen may change, epoch milliseconds.
         documented: the clock from `meta.timestamp`.

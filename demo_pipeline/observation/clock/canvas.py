@@ -1,10 +1,8 @@
 """Converts positions of the log to pixels of the video and of the 1920x1080 canvas.
 
 *Event space* is the coordinate system of the log: its unit is a screen pixel, or a point on macOS.
-The *event scale* is the number of video pixels per unit of event space. This module names the event
-scales that are worth testing, and the one that is used if the video confirms none. If the
-resolution changes during a recording, as in tasks about display settings, each part has a canvas of
-its own; screen_changes.py finds the parts.
+The *event scale* is the number of video pixels per unit of event space. If the resolution changes
+during a recording, each part has a canvas of its own.
 """
 
 from bisect import bisect_right
@@ -48,9 +46,8 @@ class Canvas:
 
     event * event_scale = video pixels; video pixels * scale + pad = canvas pixels
 
-    A video keeps its size when the screen's resolution changes. The video then either has black
-    bars around the screen or shows the screen stretched. The canvas cuts off these bars and undoes
-    the stretch.
+    A video keeps its size when the screen's resolution changes. It then has black bars around the
+    screen, or shows the screen stretched. The canvas undoes both.
 
     Attributes:
         width, height: size of the canvas, pixels.
@@ -61,10 +58,9 @@ class Canvas:
             pixels.
         scale_method: the evidence for the event scale: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
-        left: width of each of the two black bars at the sides of the video, pixels.
-        top: height of each of the two black bars at the top and bottom of the video, pixels.
-        stretch: width of the screen in the video relative to its undistorted width; 1.0 if the
-            video does not stretch it.
+        left: width of the black bar at each side of the video, pixels.
+        top: height of the black bar at the top and at the bottom of the video, pixels.
+        stretch: width of the screen in the video relative to its undistorted width.
     """
 
     width: PositiveInt
@@ -115,8 +111,7 @@ class Canvas:
 
         If the screen is not larger than the canvas,
         `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point. On a
-        screen that is n times as large, n neighbouring points map to one pixel. The point converted
-        back is then off by at most n / 2.
+        screen that is n times as large, the result is off by at most n / 2.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size
@@ -156,10 +151,9 @@ class Canvas:
     def hides_pointer(self, x: float, y: float) -> bool:
         """Whether the pointer may be invisible, because its position is at a border of the screen.
 
-        The image of a pointer lies to the right of its position and below it. At the right and the
-        lower border, almost nothing of the image is inside the screen. At any border, the pointer
-        may really be on another display, because some recorders log such a position as the nearest
-        position at the border. `x` and `y` are in event space.
+        At the right and the lower border, almost nothing of the pointer's image is inside the
+        screen. At any border, the pointer may be on another display, because some recorders then
+        log the nearest position at the border. `x` and `y` are in event space.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
@@ -347,8 +341,7 @@ class ScreenPart:
 class ScreenParts:
     """The parts of a recording with different screen resolutions, in time order.
 
-    Nearly every recording has exactly one part. Further parts are added when a change of the
-    resolution is found.
+    Nearly every recording has exactly one part.
     """
 
     parts: tuple[ScreenPart, ...]

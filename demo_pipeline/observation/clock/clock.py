@@ -1,8 +1,7 @@
 """Converts times of the log to times of the video, and says how uncertain the conversion is.
 
-Events keep the times that the recorder wrote. Code that needs a video time asks the `Clock`. This
-module also creates the two clocks that need no decoded frame. Their sources are `meta.timestamp`,
-and the start time that ffmpeg printed and the recorder logged.
+Events keep the times that the recorder wrote. This module also creates the two clocks that need no
+decoded frame: from `meta.timestamp`, and from the start time that ffmpeg printed.
 """
 
 import re
@@ -69,8 +68,7 @@ class Clock:
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of the pointer's moves that the frames confirm. If the method is
             `click_onsets`, share of the presses with a reaction. None for other methods.
-        moves: number of items of evidence. They are pointer moves, keys, inputs or presses,
-            depending on the method.
+        moves: number of items of evidence: pointer moves, keys, inputs or presses, by method.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.
         rate: video seconds per second of the log; 1.0 without drift.
         shifts: corrections of event times, in time order; empty if nobody set the recorder's clock.
@@ -105,8 +103,8 @@ class Clock:
     def event_time(self, video_s: float) -> float:
         """Converts a video time (seconds) to an event time (epoch milliseconds).
 
-        If a shift moves events to later video times, no event time maps to the video times in the
-        gap. These video times are converted to the event time just before the shift.
+        If a shift leaves a gap in the video times of events, the times in the gap are converted to
+        the event time just before the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")

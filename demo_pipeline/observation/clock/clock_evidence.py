@@ -4,8 +4,7 @@ A *lag* is the time by which the video began later than the documented clock say
 many lags and returns the clock for the lag that explains the changed pixels best.
 
 - Pointer moves are the most exact evidence, and also show the event scale.
-- Typing serves videos that do not show the pointer, and parts in which the pointer rests. A
-  character appears a little after its key, as soon as the program draws it.
+- Typing serves videos that do not show the pointer, and parts in which the pointer rests.
 - Clicks are the least exact evidence, because applications take different times to react.
 """
 
@@ -27,14 +26,12 @@ _LAG_STEP_S = 0.01  # seconds between the lags of the first search
 _FINE_S = 0.06  # seconds on each side
 _FINE_STEP_S = 0.002  # seconds between two lags
 _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidence
-# Minimum number of moves if repeated frames are left out. Fewer moves can match by chance: in 18 of
-# 1,235 cases, a video fitted the log of another video, each time with fewer than 16 moves.
+# Minimum number of moves if repeated frames are left out. Measured: in 18 of 1,235 cases, a video
+# fitted the log of another video, each time with fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
-# chance". Of 1,226 clocks found in parts of nine videos, 94 were wrong, and 93 of these had a
-# smaller ratio. 3.5 % of the right clocks had a smaller ratio, too, but none of these had 24 moves.
-# Large redraws confirm moves by chance: in one video, 24 moves fitted a scale of 1.75 and a lag of
-# 2.4 s instead of the right values, 1.0 and 0.03 s.
+# chance". Measured on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks had a
+# smaller ratio, and 3.5 % of the right ones, none of them with 24 moves.
 _MIN_SURPRISE = 16.0
 # A redraw counts as at most 98 % of the cells, even if it changed more of them. Without this limit,
 # one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
@@ -64,8 +61,8 @@ def clock_from_pointer(
 ) -> Clock | None:
     """Returns the clock for the lag at which the pointer's moves explain the changed pixels best.
 
-    A recorder that falls behind repeats frames, and the pointer in repeated frames does not follow
-    the log. If no lag stands out when all frames are compared, repeated frames are left out.
+    If no lag stands out when all frames are compared, repeated frames are left out, because the
+    pointer in them does not follow the log.
 
     Args:
         changes: the changed cells in the decoded stretches of video.
@@ -98,8 +95,8 @@ def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
 
     Args:
         changes: the changed cells between the frames, with or without repeated frames.
-        differing: the changed cells without repeated frames. Only they are used to test whether
-            moves are confirmed by chance, because repeated frames show no move.
+        differing: the changed cells without repeated frames, to test whether moves are confirmed
+            by chance.
         track, documented, scales, search_s: arguments of `clock_from_pointer`.
         min_moves: lags with fewer moves between the frames are not evidence.
     """
@@ -136,8 +133,8 @@ def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first
     uncertainty of the logged clock.
 
     Args:
-        logged: the clock from the start time that ffmpeg printed. The start time is trusted most
-            and remains the time of the first frame.
+        logged: the clock from the start time that ffmpeg printed, which remains the time of the
+            first frame.
         by_pointer: the clock that the pointer's moves show; None if they show none.
         rate: video seconds per second of the log, measured by the pointer's moves.
         first_s: video time of the first frame, seconds.
@@ -216,8 +213,7 @@ class Moves:
 
         The result has the moves of all lags, one lag after the other. At the right lag, every
         second move is confirmed. At a wrong lag, the probability that a move is confirmed is the
-        share of the screen that changed. A redraw of the whole screen therefore confirms every
-        move and proves nothing.
+        share of the screen that changed.
         """
         packed = self._changes.packed()
         cells = int(np.prod(self._changes.shape))
@@ -245,8 +241,8 @@ def _moves_at_lag(
 ) -> tuple[Indexes, Indexes, Indexes]:
     """Returns the moves between frames at one lag, as three arrays of equal length.
 
-    For each move, the arrays contain three indexes: of the interval between two frames, of the
-    position before the move, and of the position after the move.
+    They contain the indexes of the interval between two frames, of the position before the move,
+    and of the position after it.
 
     Args:
         events: times of the positions from index `first` on, in video seconds at this lag.
@@ -317,10 +313,10 @@ _BAND = 3  # rows of cells in a band of the screen, about the height of a line o
 # changes.
 _RESTLESS = 0.3
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
-# of an average lag. They were measured on nine videos of typing: on whole videos, on windows of 20
-# seconds and on windows of 10 seconds. With the keys of the same video, a lag was found in 10 of
-# 11, 37 of 45 and 55 of 89 cases, and each of these lags was right. With the keys of another video,
-# or with reversed keys, a lag was found in 0 of 361, 0 of 1,464 and 9 of 2,607 cases.
+# of an average lag. Measured on nine videos of typing: whole, in windows of 20 s, and in windows of
+# 10 s. With the right keys, a lag was found in 10 of 11, 37 of 45 and 55 of 89 cases, each time the
+# right lag. With the keys of another video, or reversed keys: in 0 of 361, 0 of 1,464 and 9 of
+# 2,607 cases.
 _MIN_NATS = 14.0  # the minimum in nats
 # The best lag needs at least 2.5 times the ratio of every rival. Bursts of typing resemble each
 # other, so a lag that moves one burst onto another also has a large ratio.
@@ -331,12 +327,12 @@ _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
 _MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a change
-# Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in a terminal, an editor
-# and a chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
+# Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in most programs, 0.11
+# in an editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S = 0.03  # assumed when the clock is computed
 _SLOW_ECHO_S = 0.1  # longest time that the uncertainty of the clock covers
 # Percentile of the intervals between frames that is used as the usual interval. The median would be
-# too long for recorders with a variable frame rate, which leave out frames.
+# too long for recorders that leave out frames.
 _USUAL_FRAME = 10
 
 
@@ -436,13 +432,12 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
 class Bins:
     """The time of the decoded stretches, divided into bins that are about one frame long.
 
-    A recorder with a variable frame rate writes no frame while nothing changes. A change after such
-    a gap is therefore counted in the last bin of the gap.
+    A change after a gap without frames is counted in the last bin of the gap.
 
     Attributes:
         edges: (bins, 2) start (excluded) and end (included) of each bin, ascending video seconds.
-        changed: (bins,) whether a band of the screen changed. Bands that change most of the time
-            by themselves are ignored.
+        changed: (bins,) whether a band of the screen changed. Bands that change in more than 30 %
+            of the bins are ignored.
         frame_s: usual length of a bin, seconds.
     """
 
@@ -504,9 +499,8 @@ def _changed_bands(changes: ChangeMap) -> Cells:
 def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
     """Returns for each lag the log-likelihood ratio of "keys cause changes" to "they do not".
 
-    The ratio grows with the number of keys and with how well they predict the changes. It is 0
-    where keys make changes less likely. Both arguments come from `Bins`: `typed` is (lags, bins),
-    and `changed` is (bins,).
+    The ratio is 0 where keys make changes less likely. Both arguments come from `Bins`: `typed` is
+    (lags, bins), and `changed` is (bins,).
     """
     count = float(len(changed))
     changing = float(changed.sum())

@@ -45,14 +45,12 @@ ECHO_S = (-0.015, 0.065)
 MIN_LEAD_MS = 50
 LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 # Maximum number of frames decoded for a part with moves: ten seconds at 30 frames a second. The
-# limit is not in seconds, because ten seconds at 8 frames a second hold only 19 moves. A part with
-# too few moves in these frames is not checked.
+# limit is not in seconds, because ten seconds at 8 frames a second hold only 19 moves.
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch
-# The busiest stretch must be near the first movement, because the clock is not checked before this
-# stretch. It starts at most BUSY_S seconds after the first movement, and within the first
-# BUSY_SHARE of the video that follows the first movement.
+# The busiest stretch starts at most BUSY_S seconds after the first movement, and within the first
+# BUSY_SHARE of the remaining video, because the clock is not checked before this stretch.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in the stretch; three times the minimum for finding a lag
@@ -64,8 +62,7 @@ MIN_STRETCHES = 6  # the search does not give up before 6 stretches, even in a s
 MAX_SHARE = 0.3
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
 MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not worth decoding
-# Maximum share of the video that is decoded for the search by all inputs together. This search
-# follows if neither the pointer nor typing shows a clock.
+# Maximum share of the video that is decoded for the search by all inputs together.
 MORE_SHARE = 0.2
 DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds
@@ -128,11 +125,10 @@ class ClockSearch:
     def pointer_clock(
         self, documented: Clock, logged: Clock | None, scales: Sequence[float]
     ) -> tuple[Clock | None, ChangeMap]:
-        """Returns the clock that the pointer's moves show, and the changes in the decoded video.
+        """Returns the clock estimated from the pointer, and the changes in the decoded video.
 
-        The busiest stretch is searched first, if the video has one (`_busiest`). If this stretch
-        shows no clock, the stretches from the first movement on are searched. If the log contains
-        the start time that ffmpeg printed, only one batch is decoded.
+        The busiest stretch (`_busiest`) is searched first, then the stretches from the first
+        movement on. If `logged` is given, only one batch is decoded.
 
         Args:
             documented: the clock from `meta.timestamp`.
@@ -158,9 +154,8 @@ class ClockSearch:
     def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
         """Yields a single, longer stretch from the first movement on, for a video with few moves.
 
-        The later search by all inputs together will probably need more of the video. Decoding all
-        of it now is cheaper, because in a video with a single key frame every seek decodes from the
-        beginning.
+        Decoding this much at once is cheaper than several seeks, because in a video with a single
+        key frame every seek decodes from the beginning.
         """
         times = self.video.times
         begin = self._begin(documented, self.track.times)
@@ -173,7 +168,7 @@ class ClockSearch:
         """Yields the stretch with most moves near the first movement.
 
         Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first one. Of 42
-        videos, 8 yield a stretch, and in each of the 8 this stretch shows the clock.
+        videos, 8 yield a stretch, and each of these shows the clock.
         """
         times = self.video.times
         keys = self._key_frames
@@ -189,7 +184,7 @@ class ClockSearch:
             yield [Span(start, start + STRETCH_S)]
 
     def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
-        """Returns the clock that typing shows, or None if it shows none.
+        """Returns the clock estimated from typing, or None if there is too little evidence.
 
         Searches `changes` first. Then decodes later stretches and adds their changes to `changes`.
         """
@@ -205,7 +200,7 @@ class ClockSearch:
     def answered_clock(
         self, changes: ChangeMap, documented: Clock, answered: Floats, scales: Sequence[float]
     ) -> Clock | None:
-        """Returns the clock that all inputs together show, or None if they show none.
+        """Returns the clock estimated from all inputs together, or None without enough evidence.
 
         Searches `changes` first. Then decodes a few later stretches and adds their changes to
         `changes`. `answered` is the result of `answered_inputs`.
@@ -232,17 +227,17 @@ class ClockSearch:
     ) -> Iterator[list[Span]]:
         """Yields batches of stretches that may hold evidence: 1 stretch, then 1, 2, 4, 8 and 16.
 
-        Each stretch holds at least two frames, so that there is something to compare.
+        Each stretch holds at least two frames.
 
         Args:
             documented: the clock that converts the times of events to video times.
             events: times of the inputs that are the evidence, epoch milliseconds.
             min_events: stretches with fewer of these events are left out. Without `after`, the
                 first stretch is yielded in any case.
-            after: stretches start at or after this video time, seconds. If it is None, they start
-                near the first event.
-            max_stretches: maximum number of stretches. If it is None, the limit depends on the
-                length of the video.
+            after: stretches start at or after this video time, seconds; by default near the first
+                event.
+            max_stretches: maximum number of stretches; by default, the limit depends on the length
+                of the video.
         """
         times = self.video.times
         first = float(times[0])
@@ -288,10 +283,10 @@ class ClockSearch:
         return self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
 
     def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
-        """Returns the clock that the changes in one part of the video show.
+        """Returns the clock estimated from one part of the video, within `MAX_DRIFT_S` of `clock`.
 
-        Only clocks within `MAX_DRIFT_S` of `clock` are tried. Returns None if the changes show no
-        clock, or if only typing shows a clock and this clock agrees with `clock`.
+        Returns None if there is too little evidence, or if there is only typing and it agrees with
+        `clock`.
         """
         middle_ms = clock.event_time((span.start + span.end) / 2)
         scales = [clock.event_scale]
@@ -309,10 +304,7 @@ class ClockSearch:
         return ClockPart(middle_ms, replace(clock, origin_ms=origin_ms, uncertainty_ms=0))
 
     def parts(self, clock: Clock, decoded: ChangeMap) -> list[ClockPart]:
-        """Returns the clocks that the stretches in `decoded` and later parts of the video show.
-
-        Stretches and parts for which `_part` returns None are left out.
-        """
+        """Returns the clocks estimated from the decoded video and from later parts of the video."""
         later = self._later_changes(clock, decoded.times[-1])
         parts: list[ClockPart] = []
         for span, changes in chain(_stretches_of(decoded), later):
@@ -333,10 +325,7 @@ class ClockSearch:
         return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
 
     def _key_frame_before(self, time: float) -> float:
-        """Returns the time of the last key frame at or before `time`.
-
-        If there is no such key frame, returns the time of the first frame.
-        """
+        """Returns the time of the last key frame up to `time`, or else of the first frame."""
         keys = self._key_frames
         position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
         return float(keys[position - 1]) if position else float(self.video.times[0])
@@ -344,10 +333,9 @@ class ClockSearch:
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
-        The time is divided into equal shares. The first share is left out: a video that falls
-        behind stays behind, so later shares show the delay, too. Each later share yields at most
-        one part. To save decoding, this is the shortest span with enough moves that starts at a
-        key frame. If no span has enough moves, the span with most typed keys is used.
+        The time is divided into equal shares. The first is left out, because later shares also show
+        its delay. Each later share yields at most one part: the shortest span from a key frame on
+        with enough moves, or else the span with most typed keys.
         """
         if end - begin < WORTH_S:
             return []
@@ -433,7 +421,7 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
     Args:
         clock: the clock that was measured in one stretch of the video.
         middle_s: the middle of this stretch, video seconds.
-        parts: the clocks that were measured in parts of the video, in time order.
+        parts: the clocks of later parts of the video, in time order.
     """
     if not parts:
         return clock
@@ -457,14 +445,11 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
 
 
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock with an uncertainty that covers the clocks of the parts.
+    """Returns the clock with an uncertainty that covers the clocks of the parts of the video.
 
-    A part is ignored if its clock differs by no more than the uncertainty of `clock`. It is also
-    ignored if the difference is within both the part's own uncertainty and `MIN_LEAD_MS`. Every
-    frame lies at least `MIN_LEAD_MS` before its press, so smaller differences do no harm.
-
-    If the log contains the start time that ffmpeg printed, the clock is exact. A part is then
-    ignored if its clock differs by no more than the sum of both uncertainties.
+    A part is ignored if its clock differs by no more than the uncertainty of `clock`, or by no more
+    than both its own uncertainty and `MIN_LEAD_MS`. If ffmpeg printed the start time, a part is
+    ignored if the clocks differ by no more than the sum of both uncertainties.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

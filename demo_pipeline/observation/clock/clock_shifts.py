@@ -2,8 +2,8 @@
 
 A *step* is a place in the log at which the times jump. The order of the lines and the end of the
 video limit how large the jump can be. Within these limits, the video is searched for the pointer's
-moves and the typing that the log has after the step. If the video shows neither, the video times of
-the events after the step are unknown.
+moves and the typing after the step. If it shows neither, the video times of later events are
+unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -83,7 +83,6 @@ def find_shifts(
     events define the clock. The video times of the events before the first step are then unknown.
 
     Args:
-        video: the video.
         clock: the clock for the events before the first step.
         scales: event scales to try.
         steps: jumps of the recorder's clock, in time order.
@@ -134,7 +133,7 @@ def _clock_within(
     scales: Sequence[float],
     inputs: InputTimes,
 ) -> Clock | None:
-    """Returns the clock that the video shows for these inputs, or None if it shows none.
+    """Returns the clock estimated from the video for these inputs; None without enough evidence.
 
     `bounds` are the smallest and the largest possible shift of these inputs relative to `clock`,
     milliseconds.

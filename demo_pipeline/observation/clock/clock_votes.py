@@ -27,10 +27,9 @@ from demo_pipeline.recording.key_names import lookup
 
 # Pairs of thresholds for the best lag: its score (nats), and the ratio of its score to that of the
 # best rival. The lag shows the clock if it reaches both thresholds of one pair.
-# Measured on 73 windows of ten seconds: 48 of ten hand-driven recordings, and 25 of keyboard work.
-# Each window was searched in its whole recording. 58 windows showed a clock, all within 0.15 s of
-# the true clock. Of 102 windows that were searched in the log of another recording, one showed a
-# clock (score 18.8, ratio 4.9), because both recordings had the same movement of the pointer. The
+# Measured: of 73 windows of ten seconds, each searched in its whole recording, 58 showed a clock,
+# all within 0.15 s of the true clock. Of 102 windows searched in the log of another recording, one
+# showed a clock (score 18.8, ratio 4.9), because both had the same movement of the pointer. The
 # largest score of the other 101 was 17.1, with a ratio of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
 _MIN_INPUTS = 2  # minimum number of input times; a single time fits every change
@@ -111,8 +110,6 @@ class _InputVotes:
     """Scores lags by the changes in the decoded stretches.
 
     Attributes:
-        changes: the changed cells in the decoded stretches.
-        track: the pointer's positions in the log.
         inputs: the result of `answered_inputs`.
         documented: the clock that lags are relative to.
         bins: the decoded stretches, divided into bins that are about one frame long.
@@ -179,8 +176,7 @@ class _InputVotes:
     def clock(self, lag_s: float, scale: float) -> Clock:
         """Returns the clock in the middle of the lags around `lag_s` that score nearly as high.
 
-        The uncertainty is half the range of these lags, plus half a frame. Without moves of the
-        pointer, the range of the lags is the range of the reaction times.
+        The uncertainty is half the range of these lags, plus half a frame.
         """
         lags = np.arange(lag_s - _FINE_S, lag_s + _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
         nats = self.moved(lags, scale) + self.answered(lags)

@@ -1,14 +1,12 @@
 """Finds changes of the screen's resolution or scale during a recording.
 
-If accessibility scans show desktops of several sizes, `find_parts_by_scans` searches the video
-between these scans. This happens before the *decode pass*, which reads the whole video to choose
-the screenshots. During the decode pass, `ScreenWatch` follows the pointer after the last scan.
+`find_parts_by_scans` searches the video between accessibility scans of different desktop sizes.
+`ScreenWatch` follows the pointer after the last scan, while the whole video is decoded.
 
 Both test candidate canvases. A canvas *explains* a move of the pointer if cells changed where this
-canvas puts the pointer. A change of resolution redraws the whole screen. The change must therefore
-be a large redraw between two moves: the last one that the old canvas explains, and the first one
-that only the new canvas explains. If no candidate has the new resolution, the resolution stays
-unknown.
+canvas puts the pointer. The change of resolution is a large redraw between the last move that the
+old canvas explains and the first move that only the new canvas explains. If no candidate has the
+new resolution, it stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -104,11 +102,7 @@ def _usual_sizes(base: Canvas) -> Iterator[ScreenSize]:
 
 
 def candidates(canvases: Sequence[Canvas], sizes: Iterable[ScreenSize]) -> list[Canvas]:
-    """Returns `canvases`, followed by the canvases that screens of the given sizes would have.
-
-    The video keeps its size. A screen with another aspect ratio is therefore shown with black bars,
-    or stretched.
-    """
+    """Returns `canvases`, followed by the canvases that screens of the given sizes would have."""
     video_size = (canvases[0].video_width, canvases[0].video_height)
     by_key: dict[tuple[float, ...], Canvas] = {}
     for canvas in chain(canvases, *(_fitted(video_size, size) for size in sizes)):
@@ -164,8 +158,8 @@ REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves. A
-# person makes 32 such moves in two to four movements towards a target.
+# The search for a change runs after every move between frames until there are 32 such moves, which
+# a person makes in two to four movements towards a target.
 FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 
@@ -181,7 +175,6 @@ def find_parts_by_scans(
     Decodes the video from the first of the two scans to some seconds after the second.
 
     Args:
-        video: the video.
         calibration: the clock and the canvas; new parts are added to `calibration.screen`.
         path: the pointer's positions in the log.
         desktops: the sizes of the desktop in all scans, in time order.
@@ -233,8 +226,7 @@ class ScreenWatch:
     """Uses the pointer's moves to detect changes of the screen's size while the video is decoded.
 
     It watches the video after the last accessibility scan. It does nothing if the scans already
-    showed a change of size. It also does nothing if the video did not show the pointer during the
-    calibration, because a missing pointer then proves nothing.
+    showed a change of size, or if the video did not show the pointer during the calibration.
 
     Args:
         calibration: new parts are added to `calibration.screen` as soon as they are certain.
@@ -393,11 +385,10 @@ class _Change(NamedTuple):
 class _CanvasEvidence:
     """Collects which candidate canvases explain the pointer's moves, and finds a change of canvas.
 
-    The first candidate is right when the collection begins. For the time after a change there are
-    several hypotheses, here called *states*. Each candidate has a state, which means that the
-    candidate is right. The last state means that the scale is unknown. A move that a candidate does
-    not explain adds 1 to the cost of the candidate's state. Every move adds `UNKNOWN_COST` to the
-    cost of the last state.
+    The first candidate is right when the collection begins. The hypotheses about the time after a
+    change are called *states*: one for each candidate, and a last one for an unknown scale. A move
+    that a candidate does not explain adds 1 to the cost of its state. Every move adds
+    `UNKNOWN_COST` to the cost of the last state.
     """
 
     def __init__(self, canvases: Sequence[Canvas], time_ms: float) -> None:
@@ -445,11 +436,7 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether `change` should be called now.
-
-        While there are few moves, `change` is called for every move. Later, to save time, it is
-        called only when the number of moves is a power of two.
-        """
+        """Whether `change` should be called now: with few moves always, later at powers of two."""
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:
@@ -512,9 +499,8 @@ class _CanvasEvidence:
     def _canvas(self, costs: Floats, state: int, *, is_certain: bool) -> Canvas | None:
         """Returns the canvas of the state after a change, or None if it is in doubt.
 
-        The canvas is in doubt if it explains too few moves. It is also in doubt if another
-        candidate explains nearly as many moves and puts the lower right corner of the screen
-        elsewhere.
+        The canvas is in doubt if it explains too few moves, or if another candidate explains nearly
+        as many and puts the lower right corner of the screen elsewhere.
 
         Args:
             costs: (moves after the change, states), the cost of each move under each state.

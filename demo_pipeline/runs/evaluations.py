@@ -1,7 +1,6 @@
 """Evaluates models on the trajectories in a store: writes requests, and scores predictions.
 
-The scoring itself is in the package `evaluation`, which does not depend on a store. This module
-opens the committed trajectories for that package.
+The scoring itself is in the package `evaluation`, which does not depend on a store.
 """
 
 import math
@@ -51,7 +50,7 @@ PredictionRows = Iterable[tuple[Any, Any, Any]]
 
 
 class EvaluationError(StorageError):
-    """Raised if an evaluation is impossible. The message says how to correct this."""
+    """Raised if an evaluation is impossible. The message says how to correct it."""
 
 
 class Evaluation(BaseModel):
@@ -101,17 +100,13 @@ def write_evaluation_requests(
     system: str | None,
     images: str,
 ) -> int:
-    """Writes a request to a model for each step of a split, and returns the number of requests.
+    """Writes a model request for each step of a split, and returns the number of requests.
 
     Args:
-        workspace: the workspace with the trajectories.
         out: the JSON Lines file to write, which only its owner can read (mode 0600).
-        asked: the options of the evaluation.
-        model: the name of the model in the requests.
-        system: the system prompt. If None, the usual prompt for the format of the answers is used.
-        images: where the screenshots are. With `data`, they are inside the lines. With `path`, they
-            are copied to a folder `<stem>_images` next to the file, and copies of an earlier run
-            are removed.
+        system: the system prompt. If None, the usual prompt for the answer format is used.
+        images: `data` writes the screenshots into the lines. `path` copies them to the folder
+            `<stem>_images` next to the file, and removes the copies of an earlier run.
 
     Raises:
         EvaluationError: the split has no steps, or `images` has another value.
@@ -214,9 +209,7 @@ def score_file(
     """Scores predictions from a file.
 
     Args:
-        workspace: the workspace with the trajectories.
         predictions: plain JSON Lines, or the results of an OpenAI batch.
-        asked: the options of the evaluation.
         out: a folder for tables of scores, a summary and an image of failures. If None, no files
             are written.
 
@@ -258,7 +251,7 @@ def _discard(_row: Mapping[str, Any]) -> None:
 
 
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
-    """Returns the options and the counts of an evaluation, without any text of an answer."""
+    """Returns the options and the counts of an evaluation, without the text of answers."""
     return {
         **asked.model_dump(),
         "history": "teacher-forced",

@@ -1,7 +1,6 @@
 """Writes plain copies of the built datasets, or a dataset for the Hugging Face Hub.
 
-This module implements `demo-pipeline export`. `exports/hub_layout.py` decides the content of the
-files for the Hub.
+The content of the files for the Hub is defined in `exports/hub_layout.py`.
 """
 
 import os
@@ -58,12 +57,10 @@ def export_datasets(
 ) -> dict[str, int]:
     """Copies the datasets to a folder, as files without symbolic links.
 
-    Identical images are stored once, as hard links if the file system supports them. A contact
-    sheet is copied only if its demonstration is in the index, because the index does not contain
-    private demonstrations.
+    Identical images are hard-linked if the file system supports this. A contact sheet is copied
+    only if its demonstration is in the index, which excludes private demonstrations.
 
     Args:
-        store: the store.
         dest: the folder to write, which must be missing or empty. If the export fails, the folder
             stays unchanged.
         disabled: folders of the store whose outputs are not copied.
@@ -71,8 +68,7 @@ def export_datasets(
             settings are not checked.
 
     Returns:
-        Name of each copied output → number of bytes written. The name is also the output's path
-        below `dest`.
+        Name of each copied output → number of bytes written.
 
     Raises:
         StorageError: `dest` is not empty, a dataset was built with other privacy settings, a file
@@ -118,8 +114,7 @@ def _require_same_privacy(
 ) -> None:
     """Raises `StorageError` if an output was built with other privacy settings.
 
-    The committed versions say with which settings they were built. An outdated output may be
-    exported if it was built with the same privacy settings.
+    An outdated output passes if it was built with the same privacy settings.
     """
     if privacy is None or not privacy.reads_pictures:
         return
@@ -135,9 +130,8 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether an output shows only screenshots that were searched with these settings.
 
-    The summary of a dataset has a hash of the settings, but a contact sheet has no such hash. For a
-    contact sheet, the result is True if the sheet shows the current redactions of its
-    demonstration, and if these redactions were made with the settings.
+    A dataset's summary has a hash of the settings. A contact sheet has none, so it must show its
+    demonstration's current redactions, and these must have been made with the settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)
@@ -180,7 +174,7 @@ def folder_draft(dest: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned_drafts(dest: Path) -> None:
-    """Removes the drafts of `dest` whose processes have died, because drafts can be very large."""
+    """Removes the drafts of `dest` whose processes have died."""
     draft_name = re.compile(rf"\.{re.escape(dest.name)}\.[0-9a-f]{{{_DRAFT_DIGITS}}}")
     for path in dest.parent.iterdir():
         if draft_name.fullmatch(path.name):
@@ -214,7 +208,7 @@ class _Copier:
     def _first_copy(self, source: Path, target: Path) -> Path | None:
         """Returns the first copy of the same image.
 
-        Returns None if the image was not copied before, or if the file is not an image.
+        Returns None for a new image and for other files.
         """
         if source.suffix not in _PICTURES:
             return None
@@ -228,7 +222,7 @@ class _Copier:
 
 
 def require_undamaged(store: Store, name: str) -> None:
-    """Reads all files of an output, and compares them with the output's manifest.
+    """Compares all files of an output with its manifest.
 
     Raises:
         StorageError: a file is missing or was changed.
@@ -254,7 +248,7 @@ def _require_empty(dest: Path) -> None:
 def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]:
     """Writes a dataset for the Hugging Face Hub: tables, images and a card.
 
-    The dataset contains all exports in the setting `datasets.exports` that consist of tables.
+    It contains the exports in `datasets.exports` that consist of tables.
 
     Raises:
         StorageError: `datasets.license` or `hub.language` is not set, `dest` is not empty, or a
@@ -289,10 +283,7 @@ def export_hub_layout(workspace: Workspace, dest: Path) -> tuple[HubConfig, ...]
 
 
 def _require_named(settings: Settings) -> None:
-    """Raises `StorageError` unless the license and the language of the dataset are set.
-
-    Only the owner of the recordings knows the license and the language.
-    """
+    """Raises `StorageError` unless the license and the language of the dataset are set."""
     missing = []
     if settings.datasets.license == "unknown":
         missing.append(

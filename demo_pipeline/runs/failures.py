@@ -1,8 +1,8 @@
 """Classifies errors as transient errors, faults of a demonstration, or defects of this package.
 
 Faults of a demonstration and defects quarantine the demonstration. Transient errors, such as a full
-disk, an unreachable store or too little memory, do not. They are retried with the pauses defined
-here. Messages that may quote typed text are removed before they reach logs and records.
+disk, an unreachable store or too little memory, do not. They are retried. Messages that may quote
+typed text are kept out of logs and records.
 """
 
 import logging
@@ -19,17 +19,17 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Pauses before the retries of a transient error within a run. After the last retry, the run fails.
+# Seconds before each retry of a transient error within a run. After the last, the run fails.
 RETRY_SECONDS = (5, 20, 80)
 # Limits of the pause before the daemon requests another run for a demonstration whose run failed.
 # The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # maximum number of doublings; fewer are enough to reach the longest pause
+_DOUBLINGS = 10  # maximum number of doublings; fewer reach the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean that the database file is damaged. They
-# count as transient, too, but end only when a person moves the file away.
+# SQLite errors that count as transient. The last two mean a damaged database file, and end only
+# when a person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
@@ -42,7 +42,7 @@ class TransientError(Exception):
     Attributes:
         reason: the cause as shown to people, such as `video.mp4: could not be written: No space
             left on device`.
-        trouble: the reason without a file name, and thus the same for all demonstrations.
+        trouble: the reason without a file name.
     """
 
     def __init__(self, reason: str, trouble: str = "") -> None:
@@ -80,11 +80,7 @@ class RefusedError(DemonstrationError):
 
 
 class UnusableInputError(RefusedError):
-    """Raised if an input cannot be used for a reason other than the content of the recording.
-
-    The input is missing or damaged, its demonstration is already quarantined, or the partition key
-    is not a valid demonstration id.
-    """
+    """Raised if an input is missing, damaged or quarantined, or if a partition key is invalid."""
 
 
 class DefectError(Exception):
@@ -129,7 +125,7 @@ def _transient_trouble(error: BaseException) -> str:
 
 
 def error_words(error: BaseException) -> str:
-    """Describes an error without typed text that its message may quote.
+    """Describes an error without its message, which may quote typed text.
 
     A transient error is described by its cause, and any other error by its type.
     """
@@ -139,7 +135,7 @@ def error_words(error: BaseException) -> str:
 def _database_trouble(error: BaseException) -> str | None:
     """Returns the cause of a database error, such as `database or disk is full`.
 
-    Returns None for errors that do not come from a database or are not transient.
+    Returns None for other errors and for database errors that are not transient.
     """
     cause = getattr(error, "orig", error)  # SQLAlchemy wraps the error of the database driver
     if isinstance(cause, sqlite3.Error):
@@ -153,10 +149,8 @@ def _database_trouble(error: BaseException) -> str | None:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Returns whether an error is a defect of this package.
-
-    An error is a defect if it was not caused by an input, by storage or by the machine.
-    """
+    """Returns whether an error is a defect, not caused by an input, by storage or by the
+    machine."""
     is_explained = isinstance(error, StorageError | DemonstrationError)
     return not is_explained and transient_reason(error) is None
 
@@ -164,8 +158,7 @@ def is_defect(error: BaseException) -> bool:
 def warning_words(error: BaseException) -> str:
     """Returns the text of a warning about an error.
 
-    A defect is described by its type and its line of code, because its message may quote typed
-    text.
+    A defect is described by its type and line of code, without its message.
     """
     if is_defect(error):
         kind = type(error).__name__
@@ -178,7 +171,6 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
     """Catches errors from the block, and logs a warning instead.
 
     Args:
-        log: the logger that gets the warning.
         work: a name for the work in the block; the warning is `<work> failed: …`.
     """
     try:
@@ -191,18 +183,16 @@ def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
 def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     """Replaces errors from the block by errors whose messages cannot quote typed text.
 
-    Errors of this package's own types keep their messages, but lose their causes, which may quote
-    typed text. Any other error is either transient or a defect of this package.
+    Errors of this package's own types keep their messages, but lose their causes. Any other error
+    is either transient or a defect of this package.
 
     Args:
-        stage: the name of the stage that runs in the block.
         demonstration: the id of the demonstration; empty for a dataset.
 
     Raises:
-        DefectError: a defect stopped the stage. The message names the stage and the line in this
-            package. The error is a subclass with the name of the original exception, because
-            Dagster shows the name.
-        TransientError: a transient error, such as a full disk, stopped the stage.
+        DefectError: the message names the stage and the line in this package. The error is a
+            subclass with the name of the original exception, because Dagster shows the name.
+        TransientError: an error such as a full disk stopped the stage.
     """
     try:
         yield

@@ -26,13 +26,13 @@ from demo_pipeline.store.bucket import in_parallel
 from demo_pipeline.store.errors import ObjectChangedError, StorageError
 from demo_pipeline.store.store import Store
 
-# Words in the names of meta.json fields that identify the recorded person.
+# Words in the names of fields that identify the recorded person.
 _PERSON_FIELD = re.compile(
     r"user|person|people|author|annotator|participant|contributor|operator|owner|uploader"
     r"|recorded_?by|recorder|e-?mail|wallet|address",
     re.IGNORECASE,
 )
-_MAX_DEPTH = 8  # maximum depth of nested objects and lists in meta.json that are searched
+_MAX_DEPTH = 8  # maximum depth of the search in nested objects and lists
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class FieldValue:
     """A field of meta.json.
 
     Attributes:
-        name: the name of the field. The name of a nested field has dots, as in `recorder.user`.
-        value: the value of the field as text.
+        name: the name. Names of nested fields have dots, as in `recorder.user`.
+        value: the value as text.
     """
 
     name: str
@@ -49,7 +49,7 @@ class FieldValue:
 
     @property
     def names_person(self) -> bool:
-        """Whether the name of the field suggests that the value identifies the recorded person."""
+        """Whether the field's name suggests that its value identifies the recorded person."""
         return bool(_PERSON_FIELD.search(self.name))
 
 
@@ -58,7 +58,7 @@ def field_values(meta: Any, prefix: str = "", depth: int = 0) -> Iterator[FieldV
 
     Args:
         meta: meta.json, or a value in it.
-        prefix: the name of the field that contains the value; empty for meta.json itself.
+        prefix: the name of the containing field; empty for meta.json itself.
         depth: the number of levels above the value.
     """
     if isinstance(meta, Mapping) and depth < _MAX_DEPTH:
@@ -77,7 +77,7 @@ class PersonSearch:
     """The conditions of a search for demonstrations.
 
     Attributes:
-        person: the whole value of a field that identifies the recorded person. Case is ignored. If
+        person: the whole value of a field that identifies the person, compared without case. If
             empty, any person matches.
         fields: name of a field → required value. All fields must match.
     """
@@ -109,10 +109,7 @@ class SearchResult:
 
 
 def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchResult:
-    """Finds the demonstrations that meet the conditions of a search.
-
-    The uploads and the recordings in the store are searched, because the upload of a stored
-    recording may have been deleted.
+    """Finds the demonstrations in the uploads and in the store that meet the conditions.
 
     Raises:
         StorageError: the uploads or the store cannot be read.
@@ -133,10 +130,7 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 
 
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
-    """Returns the contents of meta.json in the upload and in the store, which may differ.
-
-    A file that cannot be read is left out.
-    """
+    """Returns the readable contents of meta.json in the upload and the store, which may differ."""
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:
@@ -158,12 +152,10 @@ class Removal:
     """The data that `forget` removes for a demonstration.
 
     Attributes:
-        demonstration: the id of the demonstration.
-        is_uploaded: whether the demonstration's folder is in the uploads.
+        is_uploaded: whether the uploads have a folder of the demonstration.
         upload: the names of the files in the uploaded folder.
-        outputs: the names of the demonstration's own outputs, whose versions are all removed.
-        datasets: the names of the datasets that contain the demonstration. All versions of these
-            datasets are removed.
+        outputs: the demonstration's own outputs, which lose all versions.
+        datasets: the datasets that contain the demonstration; they lose all versions.
         documents: the number of quarantine records, decisions and annotations.
         records: name of a training export → number of the demonstration's records in its last
             build.
@@ -184,7 +176,7 @@ class Removal:
 
 
 def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
-    """Lists the data that `forget` would remove for each demonstration, without removing it."""
+    """Lists the data that `forget` would remove for each demonstration."""
     stages = [stage.name for stage in STAGES]
     records = _records(workspace.store)
     removals = []
@@ -208,7 +200,7 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 def _records(store: Store) -> Mapping[str, Counter[str]]:
     """Returns the number of records of each demonstration in each training export.
 
-    The numbers come from the index of the datasets. The result is empty if no index was built.
+    Empty if the index of the datasets was never built.
     """
     records: dict[str, Counter[str]] = {}
     if store.current(INDEX_STAGE.folder) is None:

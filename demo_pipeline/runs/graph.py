@@ -1,13 +1,10 @@
 """The graph of outputs: decides whether an output is up to date, and builds it.
 
-An output is a folder in the store that a stage builds for a demonstration or for a dataset.
-`Graph.state` returns whether a build would change an output, and why. `Graph.build` builds an
-output from its committed inputs. All callers use these two functions, and therefore agree about the
-state of an output: the command line, the sensors, the assets of Dagster and the index of the
-datasets.
+An output is a folder in the store that a stage builds for a demonstration or for a dataset. The
+command line, sensors, assets and index all use `Graph.state` and `Graph.build`.
 
-The kinds of outputs differ in how they find and open their inputs, and in how they store a failure.
-Their classes are in demonstration_outputs.py, dataset_outputs.py and imported_trajectories.py.
+The classes of outputs are in demonstration_outputs.py, dataset_outputs.py and
+imported_trajectories.py.
 """
 
 import logging
@@ -48,7 +45,7 @@ from demo_pipeline.store.versions import (
     VersionKey,
 )
 
-# Value of `Stale.why` for an output that is stale only because one of its inputs is stale.
+# `Stale.why` of an output that is stale only because an input is stale.
 AFTER_INPUTS = "perhaps, when what it reads has changed"
 DAMAGED = "a file was damaged"
 SETTINGS_CHANGED = "its settings changed"
@@ -83,8 +80,8 @@ class Stale:
     """The state of an output that is out of date, so that a build may change it.
 
     Attributes:
-        version: the published version, which readers get until the next build.
-        causes: the kinds of all changes since this version was built, including changes of inputs.
+        version: the published version.
+        causes: the kinds of all changes since it was built.
         why: a phrase for people that describes the first change.
     """
 
@@ -98,7 +95,7 @@ class Refused:
     """The state of an output whose last build rejected the current inputs.
 
     Attributes:
-        version: an earlier version, which readers still get; None if no version was published.
+        version: the published version; None if there is none.
         why: the reason for the rejection, as shown to people.
     """
 
@@ -129,13 +126,13 @@ def is_of_present_inputs(state: State) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPlan(Generic[AnyInputs]):
-    """The steps of building an output with the current inputs, code and settings.
+    """How to build an output with the current inputs, code and settings.
 
     Attributes:
         recipe: fingerprints of everything that the output depends on.
-        open_inputs: opens the inputs for the stage's build function. `open_inputs` also creates
-            links in the staged folder, and lists versions whose files the build may hard-link.
-        complete_summary: adds facts to the summary that the stage's build function returned.
+        open_inputs: opens the inputs for the stage's build function, creates links in the staged
+            folder, and lists versions whose files the build may hard-link.
+        complete_summary: adds facts to the summary from the build function.
         require_same_inputs: raises an error if the inputs changed after the build began.
     """
 
@@ -146,11 +143,9 @@ class BuildPlan(Generic[AnyInputs]):
 
 
 class Output(ABC, Generic[AnyInputs]):
-    """A node of the graph: the output that a stage builds for a demonstration or for a dataset.
+    """The output that a stage builds for a demonstration or for a dataset.
 
     Attributes:
-        graph: the graph of all outputs, which this output belongs to.
-        stage: the stage that builds the output.
         key: the id of the demonstration; empty for a dataset.
     """
 
@@ -184,13 +179,13 @@ class Output(ABC, Generic[AnyInputs]):
     def prepare(self) -> None:
         """Prepares a build, and raises an error if the build must not begin now.
 
-        Called once before the first attempt, but not before later attempts.
+        Called only before the first attempt.
         """
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
         """Returns whether the build should be attempted again after this error.
 
-        The method may raise another error that describes the cause better.
+        May raise another error that describes the cause better.
         """
         del error
         return False
@@ -206,20 +201,18 @@ class Output(ABC, Generic[AnyInputs]):
         """Stores the cause of a failed build that did not reject its inputs."""
 
     def remember_success(self, result: BuildResult) -> None:
-        """Deletes the stored reasons of an earlier failure after a successful build."""
+        """Deletes the stored reason of an earlier failure."""
 
 
 class Graph:
-    """Determines the states of a workspace's outputs, and builds outputs, during a single run.
+    """The states of a workspace's outputs, and the means to build them, during a single run.
 
-    Expensive results are cached. For example, all datasets of a run share the committed
-    trajectories. Make a new graph for each run.
+    Results are cached, so make a new graph for each run.
 
     Attributes:
         workspace: the store, the uploads and the settings.
         trusts_times: whether files of an upload count as unchanged if their change times precede
-            the last build. Otherwise, the files are hashed. The sensor uses this option, because it
-            asks about thousands of uploads.
+            the last build. Otherwise, the files are hashed.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:
@@ -240,8 +233,8 @@ class Graph:
     def suspects(self) -> set[str]:
         """The ids of demonstrations that a dataset left out because an output was damaged.
 
-        Only the outputs of these suspects are compared with their manifests byte by byte, because
-        comparing all outputs of a large store takes hours.
+        Only their outputs are compared with their manifests byte by byte. All outputs of a large
+        store would take hours.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
@@ -250,7 +243,7 @@ class Graph:
     def damages(self, name: str) -> Sequence[OutputDamage]:
         """Returns the differences between an output and its manifest.
 
-        The result is empty for outputs of demonstrations that are not in `suspects`.
+        Empty for demonstrations that are not in `suspects`.
         """
         if name.rpartition("/")[2] not in self.suspects:
             return ()
@@ -265,7 +258,7 @@ class Graph:
     def damaged_inputs_of_datasets(self) -> set[str]:
         """Returns the names of damaged outputs that datasets would read.
 
-        Only outputs of demonstrations in `suspects` are examined.
+        Examines only demonstrations in `suspects`.
         """
         damaged = set[str]()
         for folder in RECORDS_AND_SOURCES:
@@ -289,8 +282,8 @@ class Graph:
     def read_records(self) -> None:
         """Compares all records with their manifests, and leaves out damaged demonstrations.
 
-        Only the first call compares records, before the first dataset of a run is built. Therefore,
-        every dataset of the run leaves out the same demonstrations.
+        Only the first call compares records, so all datasets of a run leave out the same
+        demonstrations.
         """
         if self._read_records:
             return
@@ -301,8 +294,8 @@ class Graph:
     def leave_out(self, error: OutputError) -> bool:
         """Removes the demonstration of a damaged output from the committed trajectories.
 
-        Returns whether a demonstration was removed. The result is False if the output does not
-        belong to a committed demonstration, or if its damage is already known.
+        Returns False if the output belongs to no committed demonstration, or if its damage is
+        known.
         """
         key = error.output.rpartition("/")[2]
         if key not in self.trajectories.versions or self._damages.get(error.output):
@@ -335,7 +328,7 @@ class Graph:
         return version
 
     def _is_complete(self, version: Version) -> bool:
-        """Returns whether a version has all of its files, and caches a positive result."""
+        """Returns whether a version has all of its files."""
         if version.key not in self._complete and self.workspace.store.is_complete(version):
             self._complete.add(version.key)
         return version.key in self._complete
@@ -405,18 +398,17 @@ class Graph:
     def build(self, output: Output[Any], *, force: bool = False) -> BuildResult:
         """Builds an output from its committed inputs, unless it is up to date.
 
-        Errors of all kinds of outputs are classified here and nowhere else.
+        All errors of builds are classified here.
 
         Args:
-            output: the output to build.
             force: whether to build the output even if it is up to date.
 
         Raises:
             RefusedError: the build failed because of its inputs. The reason is stored.
-            UnusableInputError: an input is missing or damaged. The message names the input and the
-                command that rebuilds it.
-            TransientError: a temporary problem outside the pipeline, such as a full disk.
-            DefectError: the code of the pipeline is at fault.
+            UnusableInputError: an input is missing or damaged; the message names the command that
+                rebuilds it.
+            TransientError: a temporary problem such as a full disk.
+            DefectError: this package is at fault.
         """
         self.forget_states()
         try:
@@ -432,10 +424,7 @@ class Graph:
             self.forget_states()
 
     def forget_states(self) -> None:
-        """Clears the cached states and versions, which a build makes invalid.
-
-        Callers that ask about thousands of demonstrations also clear the caches to save memory.
-        """
+        """Clears the cached states and versions, after a build or to save memory."""
         self._states.clear()
         self._versions.clear()
 
@@ -466,9 +455,7 @@ class Graph:
                     raise
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Makes one attempt to build an output.
-
-        If the attempt fails and an input is damaged, `ChangedOutput` replaces the original error.
+        """Attempts to build an output, and blames a damaged input for any failure.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -488,10 +475,7 @@ class Graph:
                 raise damage.as_error()
 
     def _build_once(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Opens the inputs, and builds, checks and commits an output.
-
-        If one of these steps fails, nothing is published.
-        """
+        """Builds, checks and commits an output. If a step fails, nothing is published."""
         store = self.workspace.store
         stage = output.stage
         plan = output.plan()
@@ -550,8 +534,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     for name in sorted({*before.inputs, *now.inputs}):
         if before.inputs.get(name) == now.inputs.get(name):
             continue
-        # The fingerprint of an input such as `sft.jsonl` covers the settings and the code that
-        # write this file of records.
+        # The input is a file of records, whose fingerprint covers the settings and code that write
+        # it.
         if name.endswith(".jsonl"):
             why = f"the settings or the code version of {name} changed"
             differences.setdefault(Cause.SETTINGS, why)
@@ -580,7 +564,7 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raises `RefusedError` if a blocking check failed; the error contains all outcomes."""
+    """Raises `RefusedError` if a blocking check failed, with all outcomes."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)

@@ -1,8 +1,7 @@
 """Health checks of the roots (uploads, store, cache), outputs, quarantine and leftovers.
 
-These are four of the five checks of `demo-pipeline doctor`. The fifth check examines Dagster's
-instance and is in `defs/instance_health.py`. The checks change nothing. `clear_leftovers`, which
-`demo-pipeline run` calls, removes unfinished files of dead processes.
+The fifth check of `demo-pipeline doctor`, of Dagster's instance, is in `defs/instance_health.py`.
+The checks change nothing. `clear_leftovers` removes unfinished files of dead processes.
 """
 
 import logging
@@ -50,13 +49,12 @@ class HealthLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a health check, or of a part of a check. `combined` joins the parts.
+    """The result of a health check, or of a part of a check.
 
     Attributes:
         check: name of the check or of the part.
         level: the severity.
-        message: text for people. If the level is not `ok`, the text says how to correct the
-            problem.
+        message: text for people, with the remedy if the level is not `ok`.
         values: the facts of the message in machine-readable form.
     """
 
@@ -74,9 +72,8 @@ def healthy(check: str, message: str, **values: JsonValue) -> Finding:
 def combined(check: str, parts: Sequence[Finding]) -> Finding:
     """Joins the findings about the parts of a check into one finding with the worst level.
 
-    If parts have errors or warnings, the message consists of their messages, errors first.
-    Otherwise, the message consists of the messages of all parts. The values are a mapping from the
-    name of each part to its values and level.
+    The message consists of the errors and warnings, errors first, or of all messages if no part has
+    a problem. The values are a mapping from the name of each part to its values and level.
     """
     errors = [part for part in parts if part.level is HealthLevel.ERROR]
     warnings = [part for part in parts if part.level is HealthLevel.WARNING]
@@ -103,7 +100,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
 def _documents(workspace: Workspace) -> Finding:
     """Examines whether the store's JSON documents, such as reviewers' decisions, can be read.
 
-    If the store is in a bucket, only the document with the splits is read.
+    In a bucket, only the document with the splits is read.
     """
     if is_bucket(workspace.store.url):
         try:
@@ -142,7 +139,7 @@ def _uploads(workspace: Workspace) -> Finding:
 
 
 def store_finding(workspace: Workspace) -> Finding:
-    """Examines whether the store can be written, by writing and removing a file or an object."""
+    """Writes and removes a file or an object to examine whether the store can be written."""
     url = workspace.store.url
     try:
         if is_bucket(url):
@@ -168,8 +165,7 @@ def store_finding(workspace: Workspace) -> Finding:
 def _failure(check: str, url: str, error: Exception) -> Finding:
     """Returns the finding about a root folder or bucket that cannot be used.
 
-    For an error of the operating system, the finding contains only the type of the error, because
-    the error's message repeats the path.
+    An operating system error is named without its message, which repeats the path.
     """
     reason = str(error)
     if not isinstance(error, StorageError):
@@ -212,8 +208,8 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
-    If the store is not in a bucket, the sizes of all files are compared with the manifests. The
-    demonstrations that the last build of datasets left out as damaged are always examined again.
+    Compares the sizes of all files with the manifests, unless the store is a bucket. Always
+    examines the demonstrations that the last build of datasets left out as damaged.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)
@@ -267,7 +263,7 @@ def _leftovers(workspace: Workspace) -> Finding:
 def clear_leftovers(workspace: Workspace) -> list[str]:
     """Removes unfinished files of dead processes, and returns a line of text for each.
 
-    If files cannot be removed, a warning is logged, and the next call tries again.
+    If files cannot be removed, a warning is logged.
     """
     lines: list[str] = []
     for root in (workspace.store, workspace.uploads):
@@ -279,9 +275,7 @@ def clear_leftovers(workspace: Workspace) -> list[str]:
 
 
 def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
-    """Returns the incomplete uploads and their missing files.
-
-    Quarantined demonstrations are left out.
+    """Returns the incomplete uploads, without quarantined demonstrations.
 
     Returns:
         Demonstration id, in sorted order → a phrase such as `meta.json is missing`.

@@ -1,8 +1,7 @@
 """Imports trajectories that other tools wrote, without a recording.
 
-An imported trajectory is published as an output of the stage `trajectories`. The stages before
-`trajectories` have no output for an imported demonstration. The import also runs the stages after
-`trajectories`, and `run` keeps their outputs up to date.
+An imported trajectory is published as an output of the stage `trajectories`; earlier stages have no
+output for it. The import also runs the later stages.
 """
 
 import json
@@ -57,7 +56,7 @@ from demo_pipeline.trajectories.provenance import recorded_outcome
 from demo_pipeline.trajectories.trajectories import trajectory_task
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-_MAX_PROBLEMS = 3  # at most three problems of a rejected import are listed; others are counted
+_MAX_PROBLEMS = 3  # maximum number of problems listed for a rejected import; others are counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +64,10 @@ class _ImportInputs(Inputs):
     """The inputs for importing a trajectory.
 
     Attributes:
-        importer: the importer for the tool that wrote the source.
-        source_files: the files of the source.
-        source: the parsed trajectory. None for an OSWorld-Desktopd trajectory, because its files
-            are copied.
+        source: the parsed trajectory. None for an OSWorld-Desktopd trajectory, whose files are
+            copied.
         key: the id of the new demonstration.
-        given: facts from the user, given as command-line options or in import.json.
+        given: facts from command-line options or import.json.
         assignment: the instruction, the application and the task group.
         match: the matching task of the OSWorld benchmark, or why there is no match.
     """
@@ -183,7 +180,7 @@ def renew_catalog(workspace: Workspace) -> None:
     """Builds the catalog of OSWorld tasks, with which imported trajectories are matched.
 
     Does nothing if the folder of task files is missing. If the catalog cannot be built, the
-    previous catalog is kept, and `run` reports the reason.
+    previous catalog is kept.
     """
     if workspace.tasks.is_dir():
         graph = Graph(workspace)
@@ -253,12 +250,7 @@ def _refused(place: Path, *sentences: str) -> ImportOutcome:
 
 
 def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
-    """Returns the ids of imported trajectories, sorted.
-
-    Args:
-        workspace: the workspace.
-        recorded: ids of uploaded recordings, which are not imports.
-    """
+    """Returns the sorted ids of imported trajectories, without the ids of `recorded` uploads."""
     outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
     others = {name.rpartition("/")[2] for name in outputs}.difference(recorded)
     return [key for key in sorted(others) if has_imported_trajectory(Graph(workspace), key)]

@@ -1,8 +1,6 @@
 """Writes the text of `demo-pipeline inspect`: timeline, steps and datasets of a demonstration.
 
-The text is made from the committed tables and does not contain typed characters. The timeline lists
-the actions, the repairs of the log and the rejected lines. It also counts the log lines that became
-actions, were ignored or were rejected.
+The text comes from the committed tables, without typed characters.
 """
 
 import difflib
@@ -162,10 +160,8 @@ def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason
     """Returns the values of a column for the events with a given reason.
 
     Args:
-        events: the table of events.
-        column: the name of the column.
         reasons: event index → reason in the event accounting.
-        reason: the given reason, such as `hook_copy`.
+        reason: a reason such as `hook_copy`.
     """
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
     return [value for index, value in rows if reasons[index] == reason]
@@ -259,11 +255,10 @@ _COLUMNS = ("step_index", "action_index", "leak", "unavoidable")
 def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     """Yields the lines of a table of a trajectory's steps.
 
-    The column `leak` tells whether the screenshot already shows the pointer at the target. The name
-    of the target is not printed, because it may be typed text.
+    The column `leak` tells whether the screenshot already shows the pointer at the target. Names of
+    targets are not printed, because they may be typed text.
 
     Args:
-        trajectory: the folder of the trajectory.
         shown: the folder's path as it is printed.
     """
     steps = read_trajectory(trajectory).steps
@@ -325,8 +320,7 @@ def _membership(row: Mapping[str, Any]) -> str:
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
     """Yields lines about outputs that are damaged or not up to date, with the command to run.
 
-    If the demonstration has no upload or is quarantined, no command is named, because no command
-    would help.
+    Names no command for a demonstration without an upload or in quarantine.
     """
     graph = Graph(workspace)
     damage = noted_damage(graph, {demonstration})

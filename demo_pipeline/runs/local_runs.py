@@ -1,7 +1,6 @@
 """Executes Dagster runs in worker processes on this machine.
 
-The command's process sends tasks to the workers, and reads the results of demonstrations from the
-store. Only the workers import Dagster, because the import takes a second.
+Only the workers import Dagster, because the import takes a second.
 """
 
 import logging
@@ -33,13 +32,12 @@ class WorkerTask:
     """A task for a worker.
 
     Attributes:
-        kind: `prepare` registers demonstrations as partitions and closes the runs of killed
-            processes. `demonstration` runs the stages of a demonstration. `datasets` runs a job
-            that builds datasets. `cancel` closes the runs whose workers this command has ended.
+        kind: `prepare` registers partitions and closes the runs of killed processes.
+            `demonstration` runs the stages of a demonstration. `datasets` runs a job. `cancel`
+            closes the runs whose workers this command has ended.
         names: the ids of demonstrations, or the name of the job.
         force: whether outputs that are up to date are built again.
-        is_alone: whether this is the only task, so that a second processor is free. False if the
-            command may start only one worker, because the task must then use only one processor.
+        is_alone: whether the task may use a second processor.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]
@@ -68,9 +66,9 @@ class WorkerAnswer:
     """The answer of a worker to a task.
 
     Attributes:
-        again: the demonstrations that must run again, because the processes of their runs had died.
+        again: the demonstrations whose runs died and must run again.
         failures: the failures of the steps of the run; empty if the run succeeded.
-        built: dataset → location, in the order in which the datasets were built.
+        built: dataset → location, in build order.
     """
 
     again: tuple[str, ...] = ()
@@ -98,8 +96,7 @@ class LocalRuns:
     """The worker processes of a command, and the runs that they execute.
 
     Args:
-        workspace: store, uploads and settings.
-        home: the folder DAGSTER_HOME, in which Dagster records the runs.
+        home: the folder DAGSTER_HOME.
         workers: the largest number of processes at once.
         command: the name of the command; Dagster's UI shows it as the user of the runs.
     """
@@ -134,7 +131,7 @@ class LocalRuns:
         return {*answer.again}
 
     def process(self, ids: Sequence[str], *, force: bool = False) -> Generator[DemonstrationResult]:
-        """Processes each demonstration in a run of its own; yields the results as they arrive.
+        """Processes each demonstration in its own run, and yields the results as they arrive.
 
         If the process of a run dies, the demonstration is processed again. After the third death it
         is quarantined.
@@ -152,7 +149,7 @@ class LocalRuns:
     def _result(self, key: str, answer: WorkerAnswer) -> DemonstrationResult:
         """Returns the result of a demonstration from the answer of its worker.
 
-        The summary of a success and the problems of a rejection are read from the store.
+        Reads the summary of a success, or the problems of a rejection, from the store.
         """
         for failure in answer.failures:
             problem = Problem("run_failed", ".", failure.sentence, demonstration=key)
@@ -180,7 +177,7 @@ class LocalRuns:
 
 
 def trajectory_summary(workspace: Workspace, key: str) -> Mapping[str, Any]:
-    """Returns the summary of a trajectory, and adds the recorded outcome as `outcome`.
+    """Returns the summary of a trajectory, plus the recorded outcome as `outcome`.
 
     Returns an empty mapping if the demonstration has no trajectory.
     """

@@ -1,7 +1,4 @@
-"""Tells people what a run would build and why, and summarizes the datasets. It writes nothing.
-
-graph.py decides which outputs are up to date.
-"""
+"""Tells people what a run would build and why, and summarizes the datasets."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +38,8 @@ Reasons = Sequence[tuple[str, str]]
 class Plan:
     """The outputs that a run would build.
 
-    The first output listed for a demonstration is certainly stale. A later output may turn out to
-    be unchanged once its inputs are built.
+    Only the first output of a demonstration is certainly stale. Later outputs may turn out
+    unchanged.
 
     Attributes:
         demonstrations: id → the stages to build, with reasons.
@@ -57,9 +54,7 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
     """Returns the outputs that a run over these demonstrations would build.
 
     Args:
-        workspace: store, uploads and settings.
-        todo: id of a demonstration → the reason why all its outputs would be built. If the reason
-            is empty, only stale outputs would be built.
+        todo: id → reason to build all outputs, or an empty string to build only stale outputs.
         force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)
@@ -71,9 +66,7 @@ def reasons_to_build(graph: Graph, demonstration: str, why: str = "") -> Reasons
     """Returns the stages that a run would build for a demonstration, with reasons.
 
     Args:
-        graph: the outputs of the workspace.
-        demonstration: its id.
-        why: the reason for building all stages. If it is empty, only stale stages are returned.
+        why: the reason for building all stages. If empty, only stale stages are returned.
     """
     outputs = demonstration_outputs(graph, demonstration)
     if why:
@@ -97,7 +90,7 @@ def _stale_outputs(graph: Graph, outputs: Sequence[Output[Any]]) -> Iterator[tup
 def _why(workspace: Workspace, output: Output[Any], state: Stale | Refused | Absent) -> str:
     """Returns why an output would be built.
 
-    If settings changed and an earlier build stored their old values, the reason names the settings.
+    Names the changed settings if an earlier build stored their old values.
     """
     if isinstance(state, Refused) and isinstance(output, DatasetOutput):
         return "it failed before"
@@ -124,8 +117,7 @@ def _dataset_reasons(workspace: Workspace, *, forced: bool, after: bool) -> Reas
 def bytes_written(store: Store, output: str) -> int:
     """Returns the bytes that the published version of an output takes in the store.
 
-    In a folder, files that share their data with other versions by hard links do not count. A
-    bucket has no hard links, so every file counts. Linked outputs never count.
+    Hard-linked files and linked outputs do not count.
 
     Raises:
         MissingOutput: the output was never built.
@@ -149,8 +141,8 @@ def tasks_unchanged(workspace: Workspace) -> bool:
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     """Returns the outcome of every dataset; None if a dataset is not up to date.
 
-    Also returns None if a trajectory is damaged, so that an ordinary run starts and reports the
-    damage. Returns an empty list if the store has no trajectory, because then no dataset is built.
+    Also returns None if a trajectory is damaged, so that a run reports the damage. Empty if the
+    store has no trajectory.
 
     Raises:
         StorageError: the store cannot be read.
@@ -171,7 +163,7 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
 
 
 def dataset_outcome(store: Store, stage: Stage[DatasetInputs], output: str) -> DatasetOutcome:
-    """Returns the counts and remarks about a dataset, from the summary of its published version."""
+    """Returns the counts and remarks in the summary of a published dataset."""
     version = store.current(output)
     summary = version.manifest.summary if version else {}
     counts = {key: summary[key] for key in stage.counts if key in summary}

@@ -1,13 +1,11 @@
 """A pool of worker processes that survives the death of a worker.
 
-The pool is independent of the kind of work. The workers are forked from a *forker*, a process that
-is itself forked from the pool's process. Workers therefore inherit the modules that the pool's
-process has imported. The forker imports the other modules that the workers need, and never starts a
-thread.
+The workers are forked from a *forker*, a process that is itself forked from the pool's process.
+Workers therefore inherit the modules of both. The forker never starts a thread.
 
 The alternative `pebble` with a forkserver was measured: 4 idle workers took 167 MB instead of 104
 MB (Pss), and a single task 143 to 167 MB instead of 87 MB. A forkserver shares no memory with the
-process that starts it and imports everything again. `pebble` also starts all workers at once.
+process that starts it.
 """
 
 import gc
@@ -29,10 +27,10 @@ from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.runs.failures import InstanceError, TransientError
 
 # Number of workers that may die on a task before the task is given up. A single death may have a
-# cause outside the task, such as the system or a person.
+# cause outside the task.
 _MAX_DEATHS = 3
 _LEAVE_SECONDS = 10.0  # longest wait until the forker has killed all workers
-_ORPHANED = 70  # exit code of a worker that outlives the pool; no process reads it
+_ORPHANED = 70  # exit code of a worker that outlives the pool
 _FORK = multiprocessing.get_context("fork")
 _START = b"s"  # a message to the forker: fork a worker
 _END = b"e"  # a message to the forker: end all workers
@@ -47,14 +45,13 @@ class WorkersError(TransientError):
 
 @dataclass
 class Pool(Generic[_Task, _Answer]):
-    """Starts worker processes and gives them tasks. Idle workers wait for the next call.
+    """Starts worker processes and gives them tasks.
 
-    Create it while this process has no other thread, because a fork copies only one thread. Call
-    `close` at the end.
+    Create the pool while this process has no other thread, because a fork copies only one thread.
 
     Attributes:
         begin: `module:function`, called in each worker before its first task. It returns a function
-            that takes a task and returns the answer. This process does not import the module.
+            from task to answer. Only workers import the module.
         arguments: the arguments of `begin`.
         workers: the largest number of processes at once.
     """
@@ -66,7 +63,7 @@ class Pool(Generic[_Task, _Answer]):
     _tasks: dict[Any, _Task | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Starts the forker, which imports modules while this process continues."""
+        """Starts the forker."""
         self._to_forker, end_of_forker = socket.socketpair()
         self._to_forker.settimeout(_LEAVE_SECONDS)
         arguments = (self._to_forker, end_of_forker, self.begin, self.arguments)
@@ -87,10 +84,9 @@ class Pool(Generic[_Task, _Answer]):
         raise WorkersError("a worker process ended without an error: killed, or out of memory")
 
     def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
-        """Yields each task with its answer, or with None if workers died three times on this task.
+        """Yields each task with its answer, or with None if three workers died on this task.
 
-        If the caller stops the iteration early, the workers are killed in the middle of their
-        tasks.
+        If the caller stops the iteration early, the workers are killed
 
         Raises:
             WorkersError: the forker has ended.
@@ -167,7 +163,7 @@ class Pool(Generic[_Task, _Answer]):
 def _fork_workers(
     to_forker: socket.socket, from_pool: socket.socket, begin: str, arguments: tuple[Any, ...]
 ) -> None:
-    """The main function of the forker: starts and kills workers until the pool has ended."""
+    """The main function of the forker."""
     os.setpgrp()  # Ctrl-C in a terminal reaches only the parent, which ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     to_forker.close()
@@ -199,7 +195,7 @@ def _work(
     begin: Callable[..., Callable[[Any], Any]],
     arguments: tuple[Any, ...],
 ) -> None:
-    """The main function of a worker: answers tasks until the pool has ended."""
+    """The main function of a worker."""
     from_pool.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, tasks), daemon=True).start()
@@ -213,7 +209,7 @@ def _work(
 
 
 def _receive(connection: Connection, tasks: "queue.SimpleQueue[Any]") -> None:
-    """Receives tasks. Ends the process when the pool has ended, even in the middle of a task."""
+    """Receives tasks. When the pool has ended, ends the process, even in the middle of a task."""
     while True:
         try:
             tasks.put(connection.recv())

@@ -19,7 +19,7 @@ from demo_pipeline.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
 CRASH = "run_crashed"  # problem code
-# Replaces the fingerprint in the name of a record if the upload could not be read.
+# Stands for the fingerprint in a record's name if the upload could not be read.
 _NO_FINGERPRINT = "none"
 _SHORT = 16  # length of the shortened fingerprint in the name of a record
 _LOG = logging.getLogger(__package__)
@@ -34,8 +34,8 @@ class QuarantineRecord(BaseModel):
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package that wrote the record.
         attempts: how often this stage failed on the same files.
-        sequence: number of the record among the records of the demonstration. If a killed process
-            leaves two records, the record with the higher number is newer.
+        sequence: number of the demonstration's record; the record with the highest number is
+            newest.
         problems: `Problem.as_dict` of each problem, in order.
     """
 
@@ -67,9 +67,6 @@ def quarantine_demonstration(
     """Quarantines a demonstration; returns the record.
 
     Args:
-        store: the store.
-        demonstration: its id.
-        stage: the stage that failed.
         fingerprint: the fingerprint of the upload; None if it could not be read.
         problems: why the stage failed.
 
@@ -117,8 +114,7 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    A damaged record also quarantines the demonstration. The result is then a new record whose
-    problem says that the stored record is damaged.
+    For a damaged record, returns a new record whose problem says so.
 
     Raises:
         StorageError: the id is not valid; see `is_safe_id`.
@@ -149,7 +145,7 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    If a record cannot be read, the result contains a new record whose problem names the reason.
+    For an unreadable record, contains a new record whose problem says why.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):
@@ -175,8 +171,7 @@ def _quarantined_ids(store: Store) -> set[str]:
 def _keys(store: Store, demonstration: str) -> list[str]:
     """Returns the keys of the records of a demonstration.
 
-    There are several keys only if a process was killed after writing a record, and before
-    deleting the older records.
+    There are several only if a process was killed before it deleted the older records.
     """
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]
@@ -210,11 +205,8 @@ def record_crash(
     """Quarantines a demonstration after a defect of this package or the death of its processes.
 
     Args:
-        workspace: the workspace with the store and the upload.
-        demonstration: its id.
-        stage: the stage in which the crash happened.
-        cause: the cause that is shown to people, such as the name of an exception. It must not
-            contain the message of the exception, because the message may quote the recording.
+        cause: the cause that people see, such as the name of an exception, without its message,
+            which may quote the recording.
     """
     problem = Problem(
         CRASH,

@@ -1,6 +1,6 @@
 """Runs SQL over the Parquet files of a store: for statistics, and for queries of users.
 
-The stages define SQL views. This module creates these views over the files of a store.
+The stages define the SQL views.
 """
 
 import re
@@ -31,13 +31,12 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.names import is_bucket, local_path
 from demo_pipeline.store.store import Store
 
-# Time limit of a query, in seconds. The queries in the documentation take a few seconds. A query
-# that joins every table with every other table would never end.
+# Time limit of a query, in seconds. The queries in the documentation take a few seconds.
 QUERY_SECONDS = 300.0
 
 
 def committed_statistics(workspace: Workspace) -> Tables:
-    """Returns the committed statistics. Raises `MissingOutput` if they were never committed."""
+    """Returns the committed statistics. Raises `MissingOutput` if there are none."""
     folder = workspace.store.open(STATISTICS_STAGE.folder)[0]
     return read_statistics(folder)
 
@@ -45,8 +44,7 @@ def committed_statistics(workspace: Workspace) -> Tables:
 def current_statistics(workspace: Workspace) -> Tables:
     """Computes the statistics of the current outputs without committing them.
 
-    For a store in a bucket, the committed statistics are returned instead, because counting would
-    download every dataset.
+    For a bucket, returns the committed statistics, because counting would download every dataset.
 
     Raises:
         MissingOutput: the bucket has no committed statistics.
@@ -94,8 +92,7 @@ def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens DuckDB for a SELECT over the views of a store.
 
-    DuckDB can read only the files of the store. From a bucket, only the files of the views that the
-    query mentions are downloaded.
+    DuckDB can read only the store. From a bucket, only the views in the query are downloaded.
 
     Raises:
         duckdb.Error: DuckDB rejects the query, or a view has no files yet.
@@ -118,16 +115,7 @@ def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _place_files(store: Store, view: View, root: Path) -> None:
-    """Downloads the files of a view, and links the folder of each output below `root`.
-
-    The result in `root` has the layout of a store in a folder, so that views can be created over
-    `root`.
-
-    Args:
-        store: a store in a bucket.
-        view: the view.
-        root: the folder for the links.
-    """
+    """Downloads a view's files from a bucket, and links them below `root` in the store's layout."""
 
     def place(output: str) -> None:
         rest = view.files.split("/")[len(output.split("/")) :]
@@ -147,7 +135,7 @@ def opened_views(
     """Opens DuckDB with views over a folder, and yields the names of the views that have files.
 
     Args:
-        root: the folder, which has the layout of a store.
+        root: a folder with the layout of a store.
         views: the views to create; all views if None.
     """
     chosen = store_views() if views is None else views
@@ -156,7 +144,7 @@ def opened_views(
 
 
 def views_script(url: str) -> str:
-    """Returns an SQL script with which users create the views over a local store in their DuckDB.
+    """Returns an SQL script that creates the views over a local store.
 
     Raises:
         StorageError: the store is a bucket.

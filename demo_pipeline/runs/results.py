@@ -1,7 +1,6 @@
 """The results of building an output, a demonstration or a dataset, as plain data.
 
-The code that builds passes results to its caller, which may be another process. This module also
-formats results as text for people.
+They may pass to another process. This module also formats them as text for people.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,8 +23,7 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Reason why a dataset leaves a demonstration out → remedy that messages suggest. For the other
-# reasons, there is no remedy, or the noun already suggests the remedy.
+# Reason why a dataset leaves a demonstration out → remedy in messages, if there is one.
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }
@@ -38,7 +36,7 @@ class Status(StrEnum):
         BUILT: the output was built and committed.
         CACHED: the published version is up to date.
         REJECTED: the recording is at fault. Its quarantine record says why.
-        FAILED: the cause is a defect of this package, or a transient error such as a full disk.
+        FAILED: a defect of this package, or a transient error such as a full disk.
     """
 
     BUILT = "made"
@@ -69,17 +67,12 @@ DEFECT = "a defect of the pipeline"
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The result of building an output, without the list of its files.
+    """The result of building an output.
 
     Attributes:
-        stage: the name of the stage.
         output: the name of the output in the store.
         status: `BUILT` or `CACHED`.
-        version: the published version.
-        summary: the summary that the stage returned.
-        checks: the outcomes of the stage's checks.
-        files: the number of files.
-        size: the bytes of all files together.
+        size: total bytes of all files.
     """
 
     stage: str
@@ -108,7 +101,7 @@ class BuildResult:
 
     @property
     def demonstration(self) -> str:
-        """The id of the demonstration; meaningless for the output of a dataset."""
+        """The id of the demonstration; meaningless for a dataset."""
         return self.output.rpartition("/")[2]
 
     @property
@@ -130,10 +123,9 @@ class DemonstrationResult:
     """The result of processing a demonstration.
 
     Attributes:
-        demonstration: its id.
         status: `BUILT` if its outputs exist, otherwise `REJECTED` or `FAILED`.
-        summary: the summary of its trajectory, with the key `outcome` for the recorded outcome.
-            Empty after a failure.
+        summary: the summary of its trajectory, plus the recorded outcome as `outcome`. Empty after
+            a failure.
         stage: the stage that failed; empty without a failure.
         problems: why the stage failed.
     """
@@ -153,12 +145,10 @@ class DatasetOutcome:
         name: the name of the dataset's asset.
         path: the path or URL of the dataset.
         counts: name → count, or split → count, from the summary of the build.
-        left_out: phrases about the demonstrations and records that are left out, such as
-            `1 failed demonstration`.
-        told: sentences for the user about duplicate uploads, and about demonstrations that moved to
-            another split.
-        damaged: the damaged file of each broken demonstration, with the command that rebuilds it.
-        bytes_written: the bytes that the dataset adds to the store; hard-linked files do not count.
+        left_out: phrases such as `1 failed demonstration`.
+        told: sentences about duplicate uploads and changed splits.
+        damaged: the damaged file of each broken demonstration, with a command to rebuild it.
+        bytes_written: the bytes that the dataset adds to the store, without hard-linked files.
     """
 
     name: str
@@ -171,11 +161,7 @@ class DatasetOutcome:
 
 
 def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields phrases about the demonstrations and records that a dataset leaves out.
-
-    Args:
-        summary: the summary of the dataset.
-    """
+    """Yields phrases about the demonstrations and records left out, from a dataset's summary."""
     for key in ("left_out", "excluded_trajectories"):
         for reason, count in summary.get(key, {}).items():
             if count:
@@ -201,7 +187,7 @@ def _left_out_units(unit: str, reasons: Mapping[str, int]) -> str:
 
     Args:
         unit: the plural noun, such as `samples`.
-        reasons: reason → number of units that were left out because of it.
+        reasons: reason → number of units left out.
     """
     names = [name.replace("_", " ") for name in reasons]
     if len(reasons) > 1:

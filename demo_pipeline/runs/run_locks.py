@@ -1,8 +1,7 @@
 """Finds runs whose processes were killed, with the help of lock files.
 
-A process that executes a run creates and locks a small file for the run. The lock ends with the
-process. A file without a lock therefore shows that the process was killed. The run is then closed
-in Dagster, and its demonstration is processed again.
+A process that executes a run locks a file for the run. The lock ends with the process, so an
+unlocked file shows that the process was killed.
 """
 
 import fcntl
@@ -15,20 +14,20 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-# Minimum age, in seconds, of an unlocked draft that counts as left by a killed process. A living
-# process locks the draft of its lock file, and renames it, immediately after creating it.
+# Age in seconds from which an unlocked draft counts as left by a killed process. A living process
+# locks its draft immediately.
 _DRAFT_SECONDS = 60.0
-_held_here: set[str] = set()  # ids of the runs whose files this process has locked
+_held_here: set[str] = set()  # ids of the runs that this process has locked
 
 
 def lock_folder(home: Path) -> Path:
-    """Returns the folder of the lock files in `home`, which is DAGSTER_HOME."""
+    """Returns the folder of the lock files in DAGSTER_HOME."""
     return home / "storage" / "demo_pipeline_runs"
 
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Creates and locks the lock file of a run, and removes the file after the block.
+    """Locks the file of a run during the block, and removes it afterwards.
 
     A nested call for the same run does nothing. If the process is killed, the file remains.
     """
@@ -60,7 +59,7 @@ def has_lock(folder: Path, run_id: str) -> bool:
 def dead_runs(folder: Path) -> dict[str, str]:
     """Returns run id → demonstration for each run whose process was killed.
 
-    Also removes the drafts of processes that were killed before they locked their drafts.
+    Also removes abandoned drafts.
     """
     demonstrations: dict[str, str] = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):

@@ -1,7 +1,6 @@
 """Stores the values of settings, so that `run --dry-run` can name the settings that changed.
 
-The manifest of an output contains only a fingerprint of the settings. The document
-`settings/<fingerprint>.json` in the store contains their values.
+A manifest has only a fingerprint of the settings. `settings/<fingerprint>.json` has their values.
 """
 
 import json
@@ -18,14 +17,14 @@ from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
 _LOG = logging.getLogger(__package__)
-# (URL of a store, fingerprint of settings), for the settings that this process has stored there.
+# Pairs (URL of a store, fingerprint of settings) that this process has stored.
 _noted: set[tuple[str, str]] = set()
 Values = Mapping[str, Any]
 """`<section>.<name>` of a setting → value."""
 
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:
-    """Stores the values of the settings on which the outputs of a stage depend."""
+    """Stores the values of the settings of a stage."""
     if stage.section is None:
         return
     section = stage.section(workspace.settings)

@@ -3,10 +3,9 @@
 Each stage is declared in the package of its subject. Assets, jobs, `export`, `validate`, `stats`,
 pruning and error messages are derived from the lists.
 
-Each training export, for example `sft`, is declared as a `Form` in a module of its own. To save
-time, these modules are imported late: `training_export` imports the module of the export that it
-returns, and `built_stages` imports the modules of the enabled exports. Other functions that list
-dataset stages import the modules of all exports.
+Each training export, such as `sft`, is declared as a `Form` in its own module. To save time, these
+modules are imported late: `training_export` and `built_stages` import only the exports that they
+return. Other functions that list dataset stages import all exports.
 """
 
 from collections.abc import Mapping
@@ -63,8 +62,8 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
     """Returns the training export with this name in `datasets.exports`; imports its module.
 
     Raises:
-        OwnExportError: the export is from another package, and its asset or folder has the same
-            name as another output.
+        OwnExportError: an export from another package has the asset or folder name of another
+            output.
     """
     if name in WITHOUT_FORM:
         from demo_pipeline.evaluation.agentnetbench_files import (  # noqa: PLC0415 - imported late
@@ -79,7 +78,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
 
 
 def _require_own_names(export: TrainingExport[DatasetInputs]) -> None:
-    """Raises `OwnExportError` if another output has the name of an export's asset or folder."""
+    """Raises `OwnExportError` if another output uses the export's asset or folder name."""
     names = export_names()
     earlier = map(training_export, names[: names.index(export.name)])
     stages: list[Stage[Any]] = [*STAGES, *_AFTER_EXPORTS, TASKS_STAGE]
@@ -135,10 +134,7 @@ def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
 
 
 def parents_that_always_exist(stage: Stage[DatasetInputs]) -> list[str]:
-    """Returns the names of a dataset's inputs, without those that settings can disable.
-
-    Settings can disable only training exports.
-    """
+    """Returns the names of a dataset's inputs, without training exports, which may be disabled."""
     always_built = STAGE_BY_NAME.keys() | {other.name for other in _AFTER_EXPORTS}
     return [name for name in stage.inputs if name in always_built]
 
@@ -159,6 +155,6 @@ def store_views() -> tuple[View, ...]:
     return (*views, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
 
 
-# If an export of another package is unusable, every command ends here, with an error message.
+# An unusable export of another package ends every command here.
 for _own_export in own_exports():
     training_export(_own_export)

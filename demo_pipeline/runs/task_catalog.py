@@ -1,7 +1,4 @@
-"""Builds the catalog of OSWorld tasks, and finds the task that a demonstration matches.
-
-The package `osworld` reads the task files and decides when an instruction matches a task.
-"""
+"""Builds the catalog of OSWorld tasks, and finds the task that a demonstration matches."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -28,7 +25,7 @@ CATALOG_OUTPUT = "osworld/tasks"
 
 
 def read_task_files(workspace: Workspace) -> SourceInput:
-    """Reads the task files, from which the catalog is built. Their folder may be missing."""
+    """Reads the task files of the catalog. Their folder may be missing."""
     folder = task_files.read_task_folder(workspace.tasks)
     return SourceInput(folder, {"task_files": folder.fingerprint()})
 
@@ -56,8 +53,6 @@ def _verify_task_files(_inputs: DatasetInputs, out: Path) -> list[Problem]:
 
 def match_task(workspace: Workspace, recording: Version) -> TaskMatch:
     """Returns the task in the committed catalog that a recording matches.
-
-    The recording is opened only if the catalog has tasks.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
@@ -105,7 +100,7 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
     """Returns task id → instruction for a version of the catalog.
 
-    If several task files have the same id, the first instruction is returned.
+    If several task files have the same id, the first one counts.
     """
     try:
         rows = task_files.read_catalog(folder, ["task_id", "instruction"])
@@ -120,7 +115,7 @@ def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=2)
 def _index(folder: Path, _content: str) -> TaskIndex:
-    """Returns the tasks of a version of the catalog; a process reads each version once."""
+    """Returns the tasks of a version of the catalog."""
     try:
         return TaskIndex.read(folder)
     except (OSError, pa.ArrowException) as error:

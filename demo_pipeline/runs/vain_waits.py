@@ -1,4 +1,4 @@
-"""Remembers, for all processes of a run, the transient errors for which retries did not help.
+"""Shares the transient errors that outlasted all retries between the processes of a run.
 
 Without this memory, every demonstration would wait 105 seconds for the same full disk.
 """
@@ -7,19 +7,17 @@ import hashlib
 import mmap
 
 _ENTRY = hashlib.sha256().digest_size  # size of an entry in bytes
-_ENTRIES = 128  # maximum number of remembered causes; a run rarely has more than a few
+_ENTRIES = 128  # maximum number of remembered causes
 
 
 class VainWaits:
     """The causes of transient errors that outlasted all retries of a step.
 
-    If a later step fails for a remembered cause, it is not retried. Causes are remembered until the
-    end of the run. A success in between does not prove that a cause is gone: small files still fit
-    on a full disk.
+    A later step that fails for a remembered cause is not retried, even after successes: small files
+    still fit on a full disk.
 
-    The memory is shared with all processes that are forked after its creation. It does not need the
-    disk. It has no lock, because a killed process could leave a lock locked. Therefore, an entry
-    may be lost if two processes write at the same moment. Another step is then retried in vain.
+    Processes that are forked later share the memory. It has no lock, because a killed process could
+    leave a lock locked. An entry is therefore lost if two processes write at the same moment.
     """
 
     def __init__(self) -> None:
@@ -29,7 +27,7 @@ class VainWaits:
         """Remembers a cause, unless the memory is full.
 
         Args:
-            trouble: the cause, as in `TransientError.trouble`.
+            trouble: see `TransientError.trouble`.
         """
         entry = _digest(trouble)
         for start in range(0, len(self._memory), _ENTRY):

@@ -1,8 +1,4 @@
-"""Recognises the format of a path and validates it, for `demo-pipeline validate`.
-
-The validation of a recording finds every problem for which the pipeline would reject it before
-decoding the video.
-"""
+"""Recognises the format of a path and validates it, for `demo-pipeline validate`."""
 
 import os
 import stat
@@ -33,12 +29,12 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
-# Largest accepted ratio between the aspect ratios of screen and video. Sides of a video must be
-# even, so a screen of 1366 x 768 and its video differ by 0.2 %. 16:9 and 16:10 differ by 11 %.
+# Largest accepted ratio of the aspect ratios of screen and video. Sides of a video are even, which
+# changes 1366 x 768 by 0.2 %. 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
-# as a share of the video's length. The larger limit applies. Differences are normal, because some
-# recorders start counting when a key is pressed, or count until the upload.
+# as a share of the video's length. The larger limit applies. Some recorders count from the first
+# key press, or until the upload.
 _LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
@@ -47,9 +43,8 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format.
 
-    If the pipeline would quarantine the recording before it decodes the video, the problem is
-    returned as an error with the same code. Rejected lines and timestamps in another unit are also
-    errors, although the pipeline processes such recordings.
+    Errors are the problems for which the pipeline would quarantine the recording before decoding
+    the video, with the same codes. Rejected lines and timestamps in another unit are also errors.
     """
     problems: list[Problem] = []
     try:
@@ -101,7 +96,7 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
 
 
 def _video_warnings(meta: Meta, video: VideoProbe) -> Iterator[Problem]:
-    """Yields a warning if meta.json contradicts the video about the screen or the duration."""
+    """Yields warnings if meta.json and the video differ in screen or duration."""
     screen = meta.primary_monitor
     length = video.last_pts_s - video.first_pts_s
     if screen is not None:
@@ -127,7 +122,7 @@ def _meta_warning(code: str, message: str) -> Problem:
 def _log_problems(
     log: Path, meta: Meta | None, scratch: Path, settings: Settings
 ) -> Iterator[Problem]:
-    """Yields the problems of the input log: of its events, actions and accessibility scans."""
+    """Yields the problems of the input log."""
     tables = scratch / "events"
     actions = scratch / "actions"
     tables.mkdir()
@@ -176,8 +171,8 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-# Limit of the first line of a JSON Lines file, in bytes. It is ten times the length of a line that
-# contains a sample with its screenshot and UI tree.
+# Limit of the first line of a JSON Lines file, in bytes: ten times a sample with screenshot and UI
+# tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
 _READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun in messages
     ".json": "a JSON document",
@@ -204,10 +199,9 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    Each format has a list of file names. A folder gets the format for which the largest share of
-    these names exists in the folder. For a JSON Lines file, the keys of the first line decide. For
-    any other file, the suffix decides. A file that belongs to a format with several files gets no
-    format, because its folder must be validated as a whole.
+    A folder gets the format of whose files it has the largest share. For a JSON
+    Lines file, the keys of the first line decide, and for any other file, the suffix. A file of a
+    format with several files gets None, because its folder must be validated as a whole.
     """
     if path.is_file():
         return _recognise_file(path)
@@ -242,7 +236,7 @@ def _recognise_file(path: Path) -> str | None:
 def _recognise_lines(path: Path) -> str | None:
     """Returns the format of a JSON Lines file by the keys of its first line.
 
-    If the file is empty, the format of its folder decides.
+    An empty file gets the format of its folder.
     """
     with path.open("rb") as lines:
         first = lines.readline(_LONGEST_FIRST_LINE)
@@ -271,8 +265,7 @@ def _share(folder: Path, known_format: ValidatedFormat) -> float:
 def unreadable_files(path: Path) -> Iterator[str]:
     """Yields a sentence for each file below a path that must not be read.
 
-    Reading a device, a pipe or a socket may never end. Files that are read as a whole may not fit
-    into memory.
+    These are devices, pipes and sockets, and files that are too large for memory.
     """
     for file in [path] if path.is_file() else _entries_below(path):
         try:
@@ -293,10 +286,7 @@ def unreadable_files(path: Path) -> Iterator[str]:
 
 
 def _has_hole(file: Path, size: int) -> bool:
-    """Returns whether a file is sparse, that is, has a part that was never written.
-
-    Real text files are not sparse.
-    """
+    """Returns whether a file is sparse; real text files are not."""
     try:
         with file.open("rb") as stream:
             return os.lseek(stream.fileno(), 0, os.SEEK_HOLE) < size
@@ -320,12 +310,10 @@ def _entries_below(folder: Path) -> Iterator[Path]:
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:
     """Validates a file or folder against a format and returns the problems.
 
-    Images are decoded, so that damaged images are found.
+    Images are decoded to find damage.
 
     Args:
-        path: the file or folder.
         name: the name of the format, a key of `FORMATS`.
-        settings: the settings of the pipeline.
     """
     with decoding_images(_decodes):
         return list(FORMATS[name].validate(path, settings))

@@ -1,4 +1,4 @@
-"""The workspace: the settings, the uploads and the store, which every stage and command needs."""
+"""The settings, the uploads and the store, which every stage and command needs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +32,7 @@ class Workspace:
 
     @cached_property
     def reviews(self) -> "Reviews":
-        """The decisions of reviewers in the store; a process reads each decision once."""
+        """The decisions of reviewers in the store."""
         from demo_pipeline.review.review_store import Reviews  # noqa: PLC0415 - rarely needed
 
         return Reviews(self.store)

@@ -86,7 +86,7 @@ class Pool(Generic[_Task, _Answer]):
     def process(self, tasks: Sequence[_Task]) -> Generator[tuple[_Task, _Answer | None]]:
         """Yields each task with its answer, or with None if three workers died on this task.
 
-        If the caller stops the iteration early, the workers are killed
+        If the caller stops the iteration early, the workers are killed.
 
         Raises:
             WorkersError: the forker has ended.

@@ -149,8 +149,7 @@ def _database_trouble(error: BaseException) -> str | None:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Returns whether an error is a defect, not caused by an input, by storage or by the
-    machine."""
+    """Returns whether an error is a defect: not caused by an input, storage or the machine."""
     is_explained = isinstance(error, StorageError | DemonstrationError)
     return not is_explained and transient_reason(error) is None
 

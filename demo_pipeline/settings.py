@@ -2,12 +2,10 @@
 
 A setting is read from the environment (`DEMO_PIPELINE_STORE`,
 `DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), otherwise from a TOML file. The file is
-`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another file. If
-neither has the setting, its default applies. Unknown names in the environment or in the file are
-errors.
+`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another file.
+Otherwise the default applies. Unknown names are errors.
 
-The class variables of a section are constants, with their unit and origin. Other constants are in
-the module that uses them.
+The class variables of a section are constants.
 """
 
 import difflib
@@ -42,25 +40,24 @@ PREFIX = "DEMO_PIPELINE_"  # start of the names of all environment variables
 class Section(BaseModel):
     """A group of settings on which the output of a stage depends.
 
-    The fingerprint of the section is part of the stage's recipe. If the fingerprint changes, the
-    stage is built again.
+    If the fingerprint of the section changes, the stage is built again.
     """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
     )
-    # Settings that are not part of the fingerprint, because they do not change any output.
+    # Settings outside the fingerprint, because they do not change any output.
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     # Settings that are part of the fingerprint only if they differ from their default. They were
-    # added later, so including their defaults would make older outputs stale.
+    # added later, and their defaults would make older outputs stale.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    # Removed settings → the value that is now fixed. The value is still part of the fingerprint,
-    # so that older outputs stay up to date.
+    # Removed settings → the value that is now fixed. It stays in the fingerprint, so that older
+    # outputs stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # removed settings that were `UNHASHED`
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 of the section's values, for recipes of outputs that depend on it."""
+        """Returns the SHA-256 of the section's values."""
         fields = type(self).model_fields
         unset = {n for n in self.HASHED_WHEN_SET if getattr(self, n) == fields[n].default}
         values = self.model_dump(mode="json", exclude={*self.UNHASHED, *unset})
@@ -81,7 +78,7 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
 
     Args:
         names: names in the environment and the file, in the form `name` or `section.name`.
-        fields: name of every setting or section → its type.
+        fields: every setting or section → its type.
     """
     setting_names = set(fields)
     removed: dict[str, Any] = {}
@@ -171,7 +168,7 @@ def _existing_export(name: str) -> str:
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
-_ROUNDING = 1e-9  # largest rounding error by which the sum of two ratios may exceed 1
+_ROUNDING = 1e-9  # rounding error by which two ratios together may exceed 1
 # Pattern of a part of a directory's name. It forbids `--`, because `--` separates the parts.
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 
@@ -204,20 +201,20 @@ class DatasetSettings(Section):
         "include_unproven_clock": False,
     }
 
-    # Largest share of hidden actions (actions without a screenshot) among all actions before a
-    # step. A step with a larger share is left out.
+    # Largest share of hidden actions (without a screenshot) among the actions before a step. Steps
+    # with a larger share are left out.
     max_hidden_share: ClassVar[float] = 0.3
-    # Minimum number of successive steps without a hidden action in between. If a trajectory with
-    # hidden actions has no such run of steps, exports of whole trajectories leave it out.
+    # Minimum number of successive steps without a hidden action in between. Exports of whole
+    # trajectories leave out trajectories without such a run of steps.
     min_steps: ClassVar[int] = 3
-    # Number of previous actions that a prompt describes; older actions are only counted. A prompt
-    # with a screenshot of 2,700 tokens then fits into the 8,192 tokens that the guides recommend.
+    # Number of previous actions in a prompt; older actions are only counted. With a screenshot of
+    # 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
     cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
 
     # Tolerances of coordinates in the export `cudag`, in RU: thousandths of the width or height.
-    # They are explained in docs/reference/output-formats.md.
+    # See docs/reference/output-formats.md.
     tolerance_min: ClassVar[int] = 1
     tolerance_max: ClassVar[int] = 50
     default_tolerance: ClassVar[int] = 10  # for a point without a target element
@@ -362,8 +359,8 @@ SETTINGS_FILE = "demo_pipeline.toml"
 def project_root() -> Path:
     """Returns the folder of the project.
 
-    The project is the current folder or its nearest parent with a settings file. Without a settings
-    file, it is the checkout from which this package runs, or otherwise the current folder.
+    This is the nearest folder with a settings file, from the current folder upwards, otherwise the
+    checkout of this package, otherwise the current folder.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -383,8 +380,7 @@ def is_project() -> bool:
 def project_home() -> Path:
     """Returns the folder in which Dagster records runs unless DAGSTER_HOME is set.
 
-    It is `dagster/` in a project that `demo-pipeline init` created, and otherwise the project's
-    folder.
+    This is `dagster/` in a project of `demo-pipeline init`, otherwise the project's folder.
     """
     created_by_init = project_root() / "dagster"
     if (created_by_init / "dagster.yaml").is_file():
@@ -402,7 +398,7 @@ def _in_data(name: str, description: str) -> Any:
 
 
 class RecordingSettings(Section):
-    """The limits of recordings. Larger recordings are rejected before they are decoded."""
+    """The limits above which recordings are rejected before they are decoded."""
 
     REMOVED: ClassVar[Mapping[str, Any]] = {
         "max_video_pixels": 7680 * 4320,
@@ -420,21 +416,21 @@ class ActionSettings(Section):
         "click_radius_px": 5.0,
         "pause_ms": 2000,
     }
-    # Largest distance between press and release of a click, in screen pixels at scale 1. A longer
-    # movement is a drag. Windows and GTK begin a drag at 4 to 8 pixels.
+    # Largest distance between press and release of a click, in screen pixels at scale 1. Windows
+    # and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # Minimum duration of a pause: a time without input, except for small movements of the pointer.
-    # People take longer to read a screen, and less time to continue typing or clicking.
+    # Minimum duration of a pause, in which only small pointer movements may occur. Reading a screen
+    # takes longer; continued typing or clicking takes less.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap between wheel events starts a new scroll
-    # Minimum time between two presses of a navigation key that are separate actions. Repeated
-    # tapping is faster, and a person needs about 400 ms to look at the result and to decide.
+    # Minimum time between two presses of a navigation key that are separate actions: a person needs
+    # about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
-    # Longest time between an event and its copy, if a recorder's hooks log an event twice.
+    # Longest time between an event and its copy from another hook of the recorder.
     duplicate_window_ms: ClassVar[int] = 3
     macos_pixels_per_notch: ClassVar[int] = 100  # macOS logs this delta for a notch
     drag_path_points: ClassVar[int] = 64  # maximum number of points stored for a drag's path
@@ -486,10 +482,9 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # Largest shares of leaks among the pointing actions. The check `leak_rate` warns of larger
-    # shares. A leak is a screenshot that already shows the pointer at the target. The first limit
-    # is for leaks that an earlier frame would avoid, the second for all leaks. In the sample
-    # recordings, the shares are 0 and 0.07.
+    # Shares of leaks among the pointing actions above which the check `leak_rate` warns. A leak is
+    # a screenshot that already shows the pointer at the target. The first limit is for leaks that
+    # an earlier frame would avoid. The sample recordings have 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 
@@ -568,7 +563,7 @@ class PrivacySettings(Section):
 class DiscoverySettings(Section):
     """How sensors notice new uploads."""
 
-    # Longest time for which new trajectories wait for more trajectories before the next build.
+    # Longest time for which new trajectories wait for more before the next build.
     max_dataset_age_seconds: ClassVar[float] = 900
 
     stable_seconds: float = Field(
@@ -599,7 +594,7 @@ class ExecutionSettings(Section):
 
 
 class Settings(BaseSettings):
-    """All settings. The docstring of the module says where their values come from."""
+    """All settings."""
 
     model_config = SettingsConfigDict(
         frozen=True,

@@ -1,4 +1,4 @@
-"""The types that declare a stage: its inputs, its build function, its checks, and its description.
+"""The types that declare a stage.
 
 A stage either runs once for each demonstration, or builds a dataset from all demonstrations. Each
 stage is declared once, in the package of its subject, and listed in `runs/stages.py`.
@@ -16,7 +16,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-RECORDS = "records"  # name of the stage from whose outputs datasets are built
+RECORDS = "records"  # the stage from whose outputs datasets are built
 # Names of Dagster's jobs.
 DEMONSTRATION_JOB = "process_demonstration"
 DATASETS_JOB = "build_datasets"
@@ -26,13 +26,13 @@ PROCESS_MANY = "process_many"
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The inputs of a build or a check. Subclasses add inputs for their kind of stage.
+    """The inputs of a build or a check.
 
     Attributes:
         settings: all settings.
-        folders: name of an input → folder with its content, for the inputs that were built. An
-            output of a demonstration has the name of its stage, and a dataset its own name.
-        source: the value of the stage's `SourceInput`; None if the stage has no such input.
+        folders: name of a built input → folder with its content. The name is the demonstration's
+            stage or the dataset.
+        source: the value of the stage's `SourceInput`; None without one.
     """
 
     settings: Settings
@@ -62,12 +62,11 @@ class Check(Generic[AnyInputs]):
 
     Attributes:
         name: the check's name in the UI.
-        description: a sentence that says what the check verifies.
-        run: reads the output's folder and returns the problems. The check fails if a problem is an
-            error.
-        blocking: whether a failure of the check prevents the publication of the output.
-        compared: keys of the output's summary that count the compared items. The value of a key is
-            a number, or a mapping to numbers.
+        description: a sentence on what the check verifies.
+        run: returns the problems of the output's folder. Any error fails the check.
+        blocking: whether a failure prevents publication.
+        compared: keys of the output's summary that count the compared items, as numbers or mappings
+            to numbers.
     """
 
     name: str
@@ -77,7 +76,7 @@ class Check(Generic[AnyInputs]):
     compared: tuple[str, ...] = ()
 
     def counts(self, summary: Summary) -> dict[str, int]:
-        """Returns key in `compared` → number of compared items, read from an output's summary."""
+        """Returns key in `compared` → number of compared items."""
         counts = dict[str, int]()
         for name in self.compared:
             value = summary.get(name, 0)
@@ -90,7 +89,7 @@ class Check(Generic[AnyInputs]):
 def joined(
     *runs: Callable[[AnyInputs, Path], Sequence[Problem]],
 ) -> Callable[[AnyInputs, Path], Sequence[Problem]]:
-    """Combines several `Check.run` functions into a function that returns all their problems."""
+    """Combines several `Check.run` functions into one that returns all their problems."""
     return lambda inputs, out: [problem for run in runs for problem in run(inputs, out)]
 
 
@@ -100,16 +99,14 @@ class ValidatedFormat:
 
     Attributes:
         name: the value of `--kind`.
-        files: names of files and folders in a folder of this format. A folder gets the format for
-            which the largest share of these names exists in the folder.
+        files: names in a folder of this format. A folder gets the format with the largest share of
+            its names present.
         validate: returns the problems of a file or folder.
-        decisive: whether a single name of `files` is enough to recognise the format.
-        recognises: returns whether a folder has this format although it contains none of the
-            `files` of any format. If None, such a folder never has this format.
-        file_suffix: a single file with this suffix has this format. If empty, no single file has
-            this format.
-        line_key: a key that only lines of this format have; a JSON Lines file is recognised by this
-            key. If empty, no JSON Lines file has this format.
+        decisive: whether a single name is enough.
+        recognises: returns whether a folder without the `files` of any format has this format. If
+            None, it never has.
+        file_suffix: the suffix of single files of this format. If empty, there are none.
+        line_key: a key that only JSON Lines files of this format have. If empty, there are none.
     """
 
     name: str
@@ -127,10 +124,9 @@ class Need(StrEnum):
     Attributes:
         UPLOADS: the stage reads the uploaded files.
         TASK: the stage reads the matching OSWorld task, as `Inputs.source`.
-        EXPORTS: the stage runs after all training exports and reads their published outputs. It
-            also runs if an export fails.
-        LINKS: the stage's output contains links to the exact versions of the trajectories from
-            which it was built.
+        EXPORTS: the stage reads the published outputs of all training exports, and runs after them,
+            even if an export fails.
+        LINKS: the stage's output links to the versions of the trajectories from which it was built.
         VIEWS: the stage reads the definitions of all views over the store.
     """
 
@@ -146,24 +142,23 @@ class Stage(Generic[AnyInputs]):
     """The declaration of a stage, from which assets, jobs, checks and commands are derived.
 
     Attributes:
-        name: name of the stage and of its asset.
-        folder: folder in the store. The output for a demonstration is `<folder>/<demonstration>`.
-            The folder of a dataset stage is the output itself, or contains the outputs.
+        name: name of the stage and its asset.
+        folder: folder in the store, with an output `<folder>/<demonstration>` for each
+            demonstration. The folder of a dataset stage is the output itself, or contains the
+            outputs.
         description: says in the UI what the stage writes.
         kinds: tags of the asset in the UI.
-        code_version: to be increased whenever the code writes different bytes for the same inputs.
+        code_version: to be increased when the code writes different bytes for the same inputs.
         build: writes the output into a folder, and returns the output's summary.
-        checks: checks of the output, in order. If a blocking check of a dataset fails, the checks
-            after it do not run.
+        checks: checks of the output, in order. For a dataset, they end at the first failed blocking
+            check.
         inputs: names of the stages whose outputs the stage reads.
-        section: returns the settings on which the output depends; None if no setting matters.
+        section: returns the settings that affect the output; None if there are none.
         columns: schema of the output's main table; None if the output has no table.
-        source: reads the `SourceInput` from a `Workspace`. For a stage of a demonstration, further
-            arguments are the id, and the versions of the inputs by stage. None if the stage has no
-            `SourceInput`.
+        source: reads the `SourceInput` from a `Workspace` and, for a demonstration, its id and its
+            input versions by stage. None without a `SourceInput`.
         needs: additional needs of the stage.
-        export: name of the training export in `datasets.exports`. Empty if the stage is not an
-            export.
+        export: name in `datasets.exports`; empty if the stage is not a training export.
     """
 
     name: str
@@ -181,11 +176,11 @@ class Stage(Generic[AnyInputs]):
     export: str = ""
 
     def output(self, demonstration: str) -> str:
-        """Returns the name under which the store keeps the stage's output for a demonstration."""
+        """Returns the name in the store of the stage's output for a demonstration."""
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:
-        """Returns the fingerprint of the settings on which the output depends; empty if none do."""
+        """Returns the fingerprint of the settings that affect the output; empty without settings."""
         return self.section(settings).fingerprint() if self.section else ""
 
     @property
@@ -197,28 +192,28 @@ class Stage(Generic[AnyInputs]):
     def counts(self) -> tuple[str, ...]:
         """Keys of a dataset's summary that count its content.
 
-        If there are no keys, `run` does not list the dataset.
+        `run` does not list a dataset without keys.
         """
         return self.checks[0].compared if self.reads_trajectories else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingExport(Generic[AnyInputs]):
-    """A training export: its stage, and declarations that other datasets do not need.
+    """A training export.
 
     Attributes:
-        stage: the export's stage, which is built only if `datasets.exports` contains `name`.
-        name: the export's name in `datasets.exports` and in `demo-pipeline validate --kind`.
-        kept: name of the file that keeps the export's records of a single demonstration. The
-            dataset is assembled from these files. Empty if there is no such file.
+        stage: its stage, built only if `datasets.exports` contains `name`.
+        name: its name in `datasets.exports` and `demo-pipeline validate --kind`.
+        kept: name of the file with the export's records of a single demonstration, from which the
+            dataset is assembled. Empty without such a file.
         validated_as: how `demo-pipeline validate` recognises and validates the output.
         hub_tables: the `HubTable`s in the layout for the Hugging Face Hub.
         views: the `View`s over the output's Parquet files, for `demo-pipeline stats`.
-        subfolder: returns the output's name below the stage's folder. If None, the folder itself is
-            the output.
-        replaces: returns the published outputs that a new output replaces. They are unpublished
-            once the new output is published. The arguments are the inputs, the name of the new
-            output, and the names of the stage's published outputs. If None, no output is replaced.
+        subfolder: returns the output's name below the stage's folder. If None, the folder is the
+            output.
+        replaces: returns the published outputs that a new output replaces, given the inputs, the
+            new output's name, and the names of the stage's published outputs. If None, none is
+            replaced.
     """
 
     stage: Stage[AnyInputs]

@@ -1,10 +1,9 @@
 """Operations on an S3 bucket that holds a store or uploads.
 
-Some operations read and write single objects by key. Others read and write versions of outputs, and
-the pointer of an output, a small object that names its published version.
+The pointer of an output is a small object that names its published version.
 
-All calls use functions of s3fs that do not cache. s3fs and botocore read credentials and endpoint
-from the environment variables `AWS_…`. Error messages quote neither the server nor the environment.
+No call is cached. s3fs and botocore read credentials and endpoint from `AWS_…` variables. Error
+messages quote neither the server nor the environment.
 
 Versions are stored under `versions/`. A store in a folder uses `.versions/`, but SeaweedFS does not
 list names that begin with a dot.
@@ -50,8 +49,7 @@ _BODIES = 4  # attempts for a download whose connection breaks
 _FETCHES = 2  # attempts for a download whose bytes do not match the checksum of the object
 _WORKERS = 16  # threads of `in_parallel`
 _PAGE = 1000  # objects per answer to a listing; S3 allows no more
-# Matches the path of an object of a version. The groups are the path of the version, and the path
-# of the object inside the version.
+# Matches the path of an object of a version, in two groups: version and path inside it.
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
@@ -59,8 +57,8 @@ _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
 _DIRECTORY_BUCKET = "--x-s3"  # the end of the names of directory buckets of Amazon S3
-_OTHER_BYTES = "OtherBytes"  # our own error code for a download that does not match its checksum
-_SENTENCES = {  # message for people → the error codes that the message explains
+_OTHER_BYTES = "OtherBytes"  # our own error code for a download with a wrong checksum
+_SENTENCES = {  # message for people → error codes
     "the bytes that arrive do not match the checksum of the object; check the network, or upload "
     "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
@@ -86,7 +84,7 @@ _Result = TypeVar("_Result")
 
 
 class S3CallError(StorageError):
-    """Raised for a call that S3 rejected, or that did not reach S3.
+    """Raised for a call that failed at S3 or did not reach S3.
 
     Attributes:
         place: the URL of the object, in printable ASCII.
@@ -108,7 +106,7 @@ class S3CallError(StorageError):
 def _connect() -> Any:
     from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    # DNS resolves `<bucket>.<server>` for Amazon's servers, but rarely for others.
+    # Few servers except Amazon's have a DNS name `<bucket>.<server>`.
     has_own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
     addressing_style = "path" if has_own_server else "auto"
     system = S3FileSystem(
@@ -132,13 +130,12 @@ def _connect() -> Any:
 class Bucket:
     """Reads and writes the objects, versions and pointers at `s3://bucket/prefix`.
 
-    The connection is made at the first call, and again after a fork. Objects whose key has a `/`
-    directly after the prefix are ignored.
+    Objects whose key has a `/` directly after the prefix are ignored.
 
     Args:
         url: the bucket and the prefix.
-        cache: the folder in which outputs of this bucket are built and read. It has the layout of a
-            store in a folder, and may be removed while no command runs.
+        cache: the local folder in which outputs are built and read. It may be removed while no
+            command runs.
 
     Attributes:
         url: `s3://bucket/prefix`.
@@ -160,9 +157,7 @@ class Bucket:
         """Calls an operation of the S3 API, such as `head_object`.
 
         Args:
-            method: the name of the operation.
-            key: the key of the object, below the prefix. Empty for an operation on the bucket.
-            arguments: further arguments of the operation.
+            key: the object's key below the prefix. Empty for an operation on the bucket.
 
         Raises:
             S3CallError: the operation failed, after the retries of botocore.
@@ -178,7 +173,7 @@ class Bucket:
             return function(*arguments, **options)
         except Exception as error:  # s3fs, botocore and aiohttp have no common class of errors
             if isinstance(error, TypeError | AttributeError | KeyError):
-                raise  # a defect of this program; failed calls raise errors of other classes
+                raise  # a defect of this program, not a failed call
             code, status = _reason(error.__cause__ or error)
             if not _CODE.fullmatch(code):
                 code = "an unknown error"
@@ -186,10 +181,7 @@ class Bucket:
             raise S3CallError(place, code, status) from None
 
     def _system(self) -> Any:
-        """Returns the file system object of s3fs.
-
-        Each process gets a new object, because a connection does not survive a fork.
-        """
+        """Returns the file system object of s3fs, one for each process."""
         with self._lock:
             if self._connected is None or self._connected[0] != os.getpid():
                 self._connected = (os.getpid(), _connect())
@@ -198,8 +190,7 @@ class Bucket:
     def require(self) -> None:
         """Raises `S3CallError` if the bucket does not exist.
 
-        This call is needed because S3 may give the same answer for a missing object as for a
-        missing bucket.
+        S3 may answer in the same way for a missing object and a missing bucket.
         """
         if not self._seen:
             self.call("list_objects_v2", MaxKeys=1)
@@ -226,7 +217,7 @@ class Bucket:
         return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns the objects in a folder, at any depth, by their path in the folder.
+        """Returns the objects at any depth in a folder, by their path in it.
 
         Returns None if the folder has no objects.
         """
@@ -236,8 +227,7 @@ class Bucket:
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
         """Returns the objects of all visible folders directly below the prefix.
 
-        The result maps the name of each folder to a dict of its objects by path. The bucket is
-        listed only once.
+        The result maps folder → path in the folder → object. The bucket is listed only once.
         """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():
@@ -247,7 +237,7 @@ class Bucket:
         return files
 
     def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
-        """Yields the answers of S3 to a listing; each has up to `_PAGE` objects."""
+        """Yields the answers of S3 to a listing."""
         while True:
             root = self._prefix + prefix
             answer = self.call("list_objects_v2", Prefix=root, MaxKeys=_PAGE, **more)
@@ -314,11 +304,10 @@ class Bucket:
     def _matches_checksum(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
         """Returns whether downloaded bytes match the checksum of the object.
 
-        If S3 states no checksum, the ETag serves as the checksum. The ETag of an object that was
-        written by one call is its MD5. The ETag of a multipart upload is the MD5 of the MD5s of its
-        parts, followed by `-` and the number of parts. In directory buckets, and for objects that
-        are encrypted with keys of KMS or of the customer, the ETag is not a checksum. Returns True
-        if there is no checksum.
+        If S3 states no checksum, the ETag serves: the MD5 of the object or, after a multipart
+        upload, the MD5 of the MD5s of its parts, then `-` and the number of parts. Returns True if
+        there is no checksum, as in directory buckets and for objects encrypted with KMS or customer
+        keys.
         """
         for name, checksum_of in _CHECKSUMS.items():
             checksum = answer.get(f"Checksum{name}", "")
@@ -342,7 +331,7 @@ class Bucket:
             first_size = self._part_size(key, 1)
         if _md5_of_parts(out, [first_size] * count) == digest:
             return True
-        # If the parts have different sizes, the size of each part is needed.
+        # The parts may have different sizes.
         sizes = in_parallel(partial(self._part_size, key), range(1, count + 1))
         return sum(sizes) != size or _md5_of_parts(out, sizes) == digest
 
@@ -358,7 +347,7 @@ class Bucket:
     def _get(self, key: str, out: BinaryIO, **conditions: str) -> Any:
         """Writes the bytes of an object to `out`, and retries if the connection breaks.
 
-        Returns the answer of S3 with the headers of the object.
+        Returns the answer of S3 with the headers.
         """
         for attempt in range(_BODIES):
             if attempt:
@@ -387,7 +376,7 @@ class Bucket:
             body.close()
 
     def put(self, key: str, data: bytes | Path, **condition: str) -> None:
-        """Writes or replaces an object; readers see either the earlier or the new bytes."""
+        """Writes or replaces an object, atomically."""
         self.require()  # otherwise some servers would create a missing bucket
         if isinstance(data, bytes):
             self.call("put_object", key, Body=data, **condition)
@@ -405,8 +394,8 @@ class Bucket:
         except S3CallError as error:
             if error.status not in (400, 403, 409, 412, 501):
                 raise
-            # The object exists, or the server does not support conditions. If the answer to
-            # botocore's first attempt was lost, this call itself may have written the object.
+            # The object exists, or the server does not support conditions. This call may itself
+            # have written the object, if the answer to botocore's first attempt was lost.
             stored = self.read(key)
             if stored is None:  # the server does not support conditions
                 self.put(key, data)
@@ -417,8 +406,8 @@ class Bucket:
         """Removes an object if it exists."""
         self.call("delete_object", key)
 
-    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`. The place
-    # is the name of the version's folder.
+    # Versions. The argument `version_path` is `<output>/<place>`, where the place is the name of
+    # the version's folder.
 
     def pointer(self, output: str) -> str | None:
         """Returns the folder name of the published version; None if the output has no pointer.
@@ -430,15 +419,14 @@ class Bucket:
         return place if is_place(place) else None
 
     def point(self, output: str, place: str) -> None:
-        """Sets the pointer of an output, so that readers get the version in the folder `place`."""
+        """Publishes the version of an output in the folder `place`."""
         self.put(f"{POINTERS}{output}", f"{place}\n".encode())
 
     def outputs(self, folder: str) -> set[str]:
         """Returns the names of the published outputs.
 
         Args:
-            folder: the name of an output, or of a folder of outputs. If empty, all outputs are
-                returned.
+            folder: an output, or a folder of outputs; empty for all outputs.
         """
         names = (info.key.removeprefix(POINTERS) for info in self.listing(f"{POINTERS}{folder}"))
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
@@ -446,13 +434,11 @@ class Bucket:
     def ages(self, within: str = "") -> dict[str, float]:
         """Returns path of a version → the start of its grace period, in epoch seconds.
 
-        The grace period starts when the version is written, and again when the version is
-        superseded or removed. Versions that are not complete are listed, too. Objects outside of
-        versions are ignored.
+        The grace period starts when the version is written, and again when it is superseded or
+        removed. Incomplete versions are included.
 
         Args:
-            within: the name of an output, or of a folder of outputs. If empty, all versions are
-                returned.
+            within: an output, or a folder of outputs; empty for all outputs.
         """
         prefix = VERSIONS
         if within:
@@ -504,7 +490,7 @@ class Bucket:
         put(MANIFEST)
 
     def renew(self, version_path: str) -> None:
-        """Restarts the grace period of a version, after which `prune` may remove the version."""
+        """Restarts the grace period of a version."""
         data = self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
         if data is not None:
             self.put(f"{VERSIONS}{version_path}/{MANIFEST}", data)
@@ -524,19 +510,19 @@ class Bucket:
         return bool(keys)
 
     def keeps_old(self) -> bool:
-        """Returns whether the bucket keeps deleted objects. It does if versioning is or was on."""
+        """Returns whether the bucket keeps deleted objects, because versioning is or was on."""
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")
         return False
 
     def now(self) -> float:
-        """Returns the time of the server's clock in epoch seconds; `ages` uses the same clock."""
+        """Returns the time of the server's clock in epoch seconds."""
         answer = self.call("list_objects_v2", MaxKeys=1)
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         return parsedate_to_datetime(date).timestamp()
 
     def abort_uploads(self, before: float) -> None:
-        """Aborts the multipart uploads of versions that dead processes have left unfinished.
+        """Aborts multipart uploads of versions that dead processes left unfinished.
 
         Args:
             before: epoch seconds. Only uploads that began earlier are aborted.
@@ -569,7 +555,6 @@ def _md5_of_parts(file: BinaryIO, sizes: Sequence[int]) -> str:
     """Returns the MD5, in hex, of the MD5s of the parts of a file.
 
     Args:
-        file: the file.
         sizes: the size of each part in bytes; the last part may be smaller.
     """
     digest = hashlib.md5(usedforsecurity=False)
@@ -603,7 +588,7 @@ _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 def _reason(error: BaseException) -> tuple[str, int]:
     """Returns the error code and the HTTP status of a failed call.
 
-    Without an answer from S3, the result is the class name of the error, and 0.
+    Without an answer from S3, returns the class name of the error, and 0.
     """
     answer = getattr(error, "response", None) or {}
     code = str(answer.get("Error", {}).get("Code", type(error).__name__))
@@ -621,7 +606,7 @@ def _etag(answer: dict[str, Any]) -> str:
 def in_parallel(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """Calls a function for every item in threads; returns the results in the order of the items.
 
-    After an error, no further calls are started. The error is raised when the running calls have
+    After an error, no further calls start, and the error is raised when the running calls have
     ended.
     """
     items = list(items)

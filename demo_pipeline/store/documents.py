@@ -1,8 +1,7 @@
 """Documents: small JSON files in a store that contain their own digest.
 
-A reviewer's decision is an example. Unlike an output, a document has no manifest that could store
-its digest. Its last member is therefore the SHA-256 of the other members. Documents that earlier
-versions of the package wrote have no digest and are read without a check.
+The last member is the SHA-256 of the other members. Documents of earlier versions of the package
+have no digest and are not checked.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from demo_pipeline.store.store import Store
 _DIGEST = "sha256"
 # Matches a digest as the last member, with any key, because the key may be damaged.
 _DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
-_WITHOUT = {  # folder of documents → the consequence of deleting a damaged document in it
+_WITHOUT = {  # folder of documents → what deleting a damaged document causes
     "annotations": "then it can be asked for again",
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",
@@ -81,7 +80,7 @@ def _digest_of(members: Mapping[str, Any]) -> str:
 
 
 def damaged_documents(store: Store) -> list[DamagedDocument]:
-    """Reads all documents, and returns an error for each damaged document, sorted by key."""
+    """Returns an error for each damaged document, sorted by key."""
     keys = list[str]()
     for folder in _WITHOUT:
         keys += [key for key in store.list_documents(folder) if key.endswith(".json")]

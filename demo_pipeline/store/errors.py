@@ -1,7 +1,6 @@
 """The errors that the store raises.
 
-Their messages name an output, but no command that builds the output, because the store does not
-know the commands. Problems of a recording are raised as `DemonstrationError` instead.
+Their messages name an output, but no command, because the store does not know the commands.
 """
 
 
@@ -9,9 +8,8 @@ class StorageError(Exception):
     """Raised for a root, a name or a staged directory that the store cannot use.
 
     Attributes:
-        trouble: the cause, such as `No space left on device`, without the name of a file. Callers
-            use it to recognize that other files fail for the same cause. Empty if the cause
-            concerns only this file.
+        trouble: a cause that may affect other files, too, such as `No space left on device`. Empty
+            if the cause concerns only this file.
     """
 
     def __init__(self, *values: object, trouble: str = "") -> None:

@@ -1,11 +1,10 @@
 """Operations on a folder that holds a store or uploads.
 
-Some operations read and write single files by key. Others read and write versions of outputs, and
-the pointer of an output, a link to its published version. Each operation is a single step on the
-file system; store.py decides their order.
+The pointer of an output is a link to its published version. store.py decides the order of
+operations.
 
 Hidden names, and links that lead out of the folder, are ignored. Listings do not follow links to
-folders, because folders that link to each other would have endlessly many paths.
+folders, which could form loops.
 """
 
 import errno
@@ -48,14 +47,13 @@ _Take = Callable[[Path, Path], object]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing says about a file in a folder or an object in a bucket.
+    """A listed file of a folder or object of a bucket.
 
     Attributes:
-        key: the path below the root, separated by `/` and without a `/` at the start.
+        key: the path below the root, such as `a/b.json`.
         size: size in bytes.
         etag: a text that changes whenever the bytes are replaced.
-        modified: time of the last change in epoch seconds, by the clock of the file system or
-            server.
+        modified: time of the last change, in epoch seconds of the file system's or server's clock.
     """
 
     key: str
@@ -67,17 +65,15 @@ class ObjectInfo:
 class Folder:
     """Reads and writes the files, versions and pointers below a root folder.
 
-    Paths of versions are strings instead of `Path`s, because a store has very many versions.
+    Paths of versions are strings, because a store has too many versions for `Path`s.
 
     Args:
-        root: the folder. The first write creates it, readable only by its owner. Uploads can be
-            listed only if the root exists.
+        root: the folder. The first write creates it, readable only by its owner.
 
     Attributes:
         url: the path of the root.
-        pointers: the start of each pointer's key; the name of the output follows.
-        tops: two texts. Keys of versions start with the first, keys of drafts with the second. The
-            name of the output follows.
+        pointers: the start of each pointer's key, before the name of the output.
+        tops: the starts of the keys of versions and of drafts, before the name of the output.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -92,10 +88,10 @@ class Folder:
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yields the files at any depth below a folder; nothing if the root does not exist.
 
-        Subfolders that cannot be listed are skipped.
+        Skips subfolders that cannot be listed.
 
         Args:
-            prefix: the folder with a `/` at the end, or an empty text for the root.
+            prefix: the folder, ending in `/`; empty for the root.
 
         Raises:
             StorageError: the folder itself cannot be listed.
@@ -124,7 +120,7 @@ class Folder:
         A folder that cannot be listed counts as empty.
 
         Args:
-            folder: the folder. It may be a link to another folder below the root.
+            folder: the folder, or a link to a folder below the root.
 
         Raises:
             StorageError: the root does not exist.
@@ -155,7 +151,7 @@ class Folder:
         return None
 
     def _info(self, key: str) -> ObjectInfo | None:
-        """Returns the result of `head` without testing whether the file itself may be read."""
+        """Returns the result of `head`, even for a file that the user may not read."""
         try:
             status = (self.root / key).stat()
         except PermissionError:
@@ -186,7 +182,7 @@ class Folder:
             raise ObjectChangedError(f"{key!r} is no longer the file that was listed")
 
     def put(self, key: str, data: bytes | Path) -> None:
-        """Writes or replaces a file; readers see either the earlier or the new bytes."""
+        """Writes or replaces a file, atomically."""
         self._write(key, data)
 
     def add(self, key: str, data: bytes) -> bool:
@@ -289,8 +285,8 @@ class Folder:
             )
         return self.root
 
-    # Versions. The argument `version_path` is `<output>/<place>`, as in `Version.path`. The place
-    # is the name of the version's folder.
+    # Versions. The argument `version_path` is `<output>/<place>`, where the place is the name of
+    # the version's folder.
 
     def content(self, version_path: str) -> str:
         """Returns the absolute path of the folder with the content of a version."""
@@ -306,8 +302,7 @@ class Folder:
     def _target(self, link: str, output: str) -> str | None:
         """Returns the folder name of the version to which a link leads.
 
-        The version may be missing. Returns None if `link` is not a link to the content of a version
-        of `output`.
+        The version may be missing. Returns None if `link` does not lead to a version of `output`.
         """
         try:
             text = os.readlink(link)  # noqa: PTH115 - faster; it is called for every trajectory
@@ -327,10 +322,8 @@ class Folder:
         """Creates or replaces a link to the content of a version.
 
         Args:
-            link: the absolute path of the link.
-            version_path: the path of the version.
-            draft_of: the name of an output. The link is first created in the folder for drafts of
-                this output.
+            link: the absolute path.
+            draft_of: the output in whose draft folder the link is first created.
         """
         path = Path(link)
         try:
@@ -341,10 +334,10 @@ class Folder:
         sync(path.parent)
 
     def point(self, output: str, place: str) -> None:
-        """Sets the pointer of an output, so that readers get the version in the folder `place`.
+        """Publishes the version of an output in the folder `place`.
 
         Raises:
-            StorageError: a file or folder that the store did not write has the name of the pointer.
+            StorageError: a foreign file or folder has the name of the pointer.
         """
         for folder in Path(output).parents:
             if folder.name and (self.root / folder).is_symlink():
@@ -355,8 +348,7 @@ class Folder:
         """Returns the names of the published outputs.
 
         Args:
-            folder: the name of an output, or of a folder of outputs. If empty, all outputs are
-                returned.
+            folder: an output, or a folder of outputs; empty for all outputs.
         """
         if folder and self.pointer(folder):
             return {folder}
@@ -371,12 +363,11 @@ class Folder:
     def ages(self, within: str = "") -> dict[str, float]:
         """Returns path of a version → the start of its grace period, in epoch seconds.
 
-        The grace period starts when the version is written, and again when the version is
-        superseded or removed. Versions that are not complete are listed, too.
+        The grace period starts when the version is written, and again when it is superseded or
+        removed. Incomplete versions are included.
 
         Args:
-            within: the name of an output, or of a folder of outputs. If empty, all versions are
-                returned.
+            within: an output, or a folder of outputs; empty for all outputs.
         """
         ages: dict[str, float] = {}
         for place, folders, files in self._walk(f"{_VERSIONS}/{within}"):
@@ -397,9 +388,8 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Returns whether the files and links of a version match its manifest.
 
-        Only the sizes of files are compared, not their bytes. A link to a version that was later
-        published again in another folder is wrong, because a version is published again only if its
-        old folder is damaged.
+        Compares the sizes of files, not their bytes. A link is also wrong if its version was later
+        published in another folder, which happens only if the old folder is damaged.
         """
         links = version.manifest.links.items()
         return (
@@ -412,8 +402,7 @@ class Folder:
         """Yields the files of a version that are missing or have a wrong size.
 
         Args:
-            version: the version.
-            pattern: a glob for the paths to examine. If None, all files are examined.
+            pattern: a glob for the paths to examine; None for all files.
         """
         content = self.content(version.path)
         for file in version.manifest.files:
@@ -424,13 +413,12 @@ class Folder:
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads; None if the link is wrong.
 
-        A link is wrong if it leads elsewhere, if the version was removed, or if the same version
-        was published again in another folder.
+        A link is wrong if it leads elsewhere, or if its version was removed or published again in
+        another folder.
 
         Args:
-            version: the version that contains the link.
-            path: the path of the link in the content of `version`.
-            link: the entry of the link in the manifest.
+            path: the path of the link inside `version`.
+            link: its entry in the manifest.
         """
         version_path = self.leads_to(version, path, link)
         if version_path is None or self.manifest(version_path) is None:
@@ -444,7 +432,7 @@ class Folder:
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads, even if the version was removed.
 
-        Returns None if the link does not lead to the version that the manifest names.
+        Returns None if the manifest names another version.
         """
         place = self._target(f"{self.content(version.path)}/{path}", link.output)
         if place is None or place[:VERSION_LENGTH] != link.version:
@@ -476,10 +464,8 @@ class Folder:
         """Syncs a staged directory to the disk, and moves it to the folder of its version.
 
         Args:
-            staging: the staged directory, which already contains the manifest.
-            version: the new version.
-            unsynced: the paths of the files that no commit has synced yet. None for a cache, which
-                needs no sync.
+            staging: the staged directory, with the manifest.
+            unsynced: paths of the files to sync. None for a cache, which needs no sync.
         """
         if unsynced is not None:
             files = [f"{CONTENT}/{path}" for path in unsynced]
@@ -489,7 +475,7 @@ class Folder:
         sync(target.parent)
 
     def renew(self, version_path: str) -> None:
-        """Restarts the grace period of a version, after which `prune` may remove the version."""
+        """Restarts the grace period of a version."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS / version_path)
 
@@ -510,10 +496,7 @@ class Folder:
         return outputs
 
     def now(self) -> float:
-        """Returns the time of the file system's clock in epoch seconds.
-
-        `ages` uses the same clock. No file is created.
-        """
+        """Returns the time of the file system's clock in epoch seconds. Creates no file."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS)
             return (self.root / _VERSIONS).stat().st_mtime
@@ -525,13 +508,11 @@ class Folder:
     def draft(self, name: str) -> Iterator[Path]:
         """Creates a locked private folder, and removes it after the block.
 
-        The folder has the same depth below the root as the versions of the output. While this
-        process lives, no other process removes the folder, because `sweep` removes only folders
-        that it can lock.
+        The folder has the same depth below the root as the versions of the output. No other process
+        removes it, because `sweep` removes only folders that it can lock.
 
         Args:
-            name: the name of the output that is built in the draft. For other drafts, the name of
-                a folder, such as `downloads`.
+            name: the output that is built, or another folder name, such as `downloads`.
         """
         path = self.root / _STAGING / name / f".{secrets.token_hex(8)}"
         handle = self._within(path.parent, make_locked_folder, path)
@@ -546,12 +527,12 @@ class Folder:
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
         """Yields a temporary path for a file, and moves the file to `place` after the block.
 
-        After an error, the file is removed instead.
+        An error removes the file instead.
 
         Args:
             place: the final path of the file.
-            name: the name under which the draft folder is made; see `draft`.
-            take: moves the file from the first path to the second. The default is `Path.replace`.
+            name: see `draft`.
+            take: moves the file; None for `Path.replace`.
         """
         with self.draft(name) as folder:
             yield folder / place.name
@@ -565,7 +546,7 @@ class Folder:
         """Returns the paths of the drafts that dead processes have left, sorted.
 
         Args:
-            output: the name of an output. If empty, drafts of all outputs are returned.
+            output: the name of an output; empty for all outputs.
         """
         abandoned: list[str] = []
         for path in self._drafts(output):
@@ -599,8 +580,8 @@ class Folder:
         Hidden folders are listed but not entered.
 
         Raises:
-            OSError: a folder cannot be listed. It must not count as empty, because its outputs
-                would then be built again, or pruned.
+            OSError: a folder cannot be listed. If it counted as empty, its outputs would be built
+                again, or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files
@@ -609,8 +590,7 @@ class Folder:
     def _within(self, folder: Path, operation: Callable[..., _Result], *arguments: Path) -> _Result:
         """Creates a folder, calls an operation that writes into it, and returns its result.
 
-        Other processes remove empty folders. The operation is therefore repeated if it fails
-        because the folder is missing.
+        Repeats both if another process removes the empty folder in between.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -669,7 +649,7 @@ def make_locked_folder(path: Path) -> int:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Tries to lock a draft for the duration of the block, and yields whether this succeeded.
+    """Tries to lock a draft during the block, and yields whether this succeeded.
 
     Yields False if a living process on this machine has locked the draft.
     """
@@ -705,7 +685,7 @@ def _unlisted(error: OSError) -> None:
 def _is_folder(path: Path) -> bool:
     """Returns whether a path is a folder.
 
-    A path that exists but cannot be examined, such as a link to itself, counts as a folder.
+    A path that cannot be examined, such as a link to itself, counts as a folder.
     """
     try:
         return stat.S_ISDIR(path.stat().st_mode)

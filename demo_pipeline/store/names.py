@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Endings that ids must not have. Windows and SMB shares drop a dot at the end. The store itself
-# appends the other two endings to ids.
+# Endings that ids must not have. Windows and SMB shares drop a dot at the end. The store appends
+# the others itself.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"
@@ -67,7 +67,7 @@ def is_bucket(url: str) -> bool:
 
 
 def bucket_of(url: str) -> tuple[str, str]:
-    """Returns the bucket of an `s3://` URL, and the prefix of all keys.
+    """Returns the bucket and the key prefix of an `s3://` URL.
 
     The prefix is empty or ends in `/`. It is not decoded: `%20` stays `%20`.
 

@@ -1,8 +1,7 @@
 """The document in the store that remembers facts about every demonstration between builds.
 
-It remembers the task and split, so that a demonstration keeps its split when others arrive. It also
-remembers hashes of video and log, so that a recording that was uploaded twice is recognized.
-`datasets/placement.py` computes the content.
+A demonstration thus keeps its split when others arrive, and a recording that is uploaded twice is
+recognized. `datasets/placement.py` computes the content.
 """
 
 from collections.abc import Iterator
@@ -23,12 +22,10 @@ class KnownDemonstration(
 
     Attributes:
         task: the recorded task. If the task changes, group and split are forgotten.
-        group, split: the task group and the split of the demonstration. Empty if no dataset
-            contains the demonstration.
+        group, split: the task group and the split. Empty if no dataset contains the demonstration.
         files: the SHA-256 of the video and of the log.
         content: the content fingerprint of the trajectory when `files` was computed.
-        duplicate_of: the id of an older demonstration with the same video or log. Empty if there is
-            no such demonstration.
+        duplicate_of: the id of an older demonstration with the same video or log, or empty.
     """
 
     task: str = ""
@@ -43,11 +40,10 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the document that remembers splits and duplicates.
 
     Attributes:
-        made_of: a fingerprint of everything from which the content was computed.
+        made_of: a fingerprint of the sources of the content.
         placing: the settings that determine the splits.
         demonstrations: id → the remembered facts.
-        moved: id → the earlier and the current split, for demonstrations that the last build moved
-            to another split.
+        moved: id → earlier and current split, for demonstrations that the last build moved.
     """
 
     made_of: str = ""
@@ -81,8 +77,8 @@ def read_split_memory(store: Store) -> SplitMemory:
     """Returns the remembered facts of a store; empty before the first build.
 
     Raises:
-        DamagedDocument: the document cannot be read. It must not count as empty, because
-            demonstrations would then move from the training split to the test split.
+        DamagedDocument: the document cannot be read. If it counted as empty, demonstrations would
+            move from the training split to the test split.
     """
     data = store.get_document(SPLIT_MEMORY)
     if data is None:

@@ -1,8 +1,7 @@
 """The store of outputs. Each output is published as a whole and read as a whole.
 
-An output has immutable versions, and a pointer to the version that readers get. The store is in a
-folder or in a bucket. This module decides the order of operations, which is the same for both.
-folder.py and bucket.py execute the operations.
+An output has immutable versions, and a pointer to the version that readers get. This module decides
+the order of operations, which folder.py and bucket.py execute.
 
 Writers, readers and `prune` need no locks, because
 
@@ -56,7 +55,7 @@ from demo_pipeline.store.versions import (
     parse_manifest,
 )
 
-_READS = 3  # attempts to read a pointer and its version, because the pointer may move in between
+_READS = 3  # attempts to read a pointer and its version, as the pointer may move in between
 _LOG = logging.getLogger(__package__)
 
 
@@ -66,13 +65,13 @@ class Store:
     Every method raises `StorageError` for a name that does not consist of safe ids joined by `/`.
 
     Args:
-        place: the folder, which the first write creates, or the bucket.
+        place: the folder or the bucket.
 
     Attributes:
-        objects: the folder or bucket. It gives access to files that people put next to the outputs.
+        objects: the folder or bucket, for access to files of people next to the outputs.
         url: the root as it was configured, without credentials.
-        local: the folder in which outputs are built and read. It is the folder of the store, or the
-            cache of the bucket.
+        local: the folder in which outputs are built and read: the store itself, or the cache of a
+            bucket.
     """
 
     def __init__(self, place: Path | Folder | Bucket) -> None:
@@ -88,8 +87,7 @@ class Store:
         """Returns the published version of an output; None if it is missing or not complete.
 
         Args:
-            output: the name of the output.
-            whole: versions that the caller knows to be complete. They are not examined.
+            whole: complete versions, which are not examined.
         """
         version = self.published(output)
         if version and (version.key in whole or self.is_complete(version)):
@@ -97,10 +95,7 @@ class Store:
         return None
 
     def published(self, output: str) -> Version | None:
-        """Returns the published version of an output, even if the version is not complete.
-
-        Returns None if no version is published.
-        """
+        """Returns the published version of an output, complete or not; None if there is none."""
         require_output(output)
         for _ in range(_READS):
             place = self.objects.pointer(output)
@@ -111,9 +106,9 @@ class Store:
         return None
 
     def is_complete(self, version: Version) -> bool:
-        """Returns whether all files of a version exist in the right size, and all links are right.
+        """Returns whether all files of a version have the right size, and all links are right.
 
-        In a bucket every version is complete, because the manifest is uploaded after all files.
+        In a bucket every version is complete, because the manifest is uploaded last.
         """
         return isinstance(self.objects, Bucket) or self.objects.is_whole(version)
 
@@ -122,20 +117,18 @@ class Store:
     ) -> tuple[Path, Version]:
         """Returns a local folder with the content of the current version, and the version.
 
-        Callers must not write into the folder. The folder does not change when another version is
-        committed; `prune` removes it after a grace period.
+        Callers must not write into the folder. Later commits do not change it; `prune` removes it
+        after a grace period.
 
         Args:
-            output: the name of the output.
-            files: a glob, for callers that read only a few files of a large output. From a bucket,
-                only the files with a matching path are downloaded, without linked outputs. The
-                returned folder may contain other files, too. If None, all files and linked
-                outputs are downloaded.
-            whole: versions that are known to be complete, as for `current`.
+            files: a glob for the files to download from a bucket, without linked outputs. The
+                folder may contain other files, too. If None, all files and linked outputs are
+                downloaded.
+            whole: see `current`.
 
         Raises:
-            MissingOutput: the output has no complete version, or a file or a linked output that has
-                to be downloaded is missing.
+            MissingOutput: the output has no complete version, or a file or linked output to
+                download is missing.
             ChangedOutput: a downloaded file differs from its manifest.
         """
         version = self.current(output, whole)
@@ -146,8 +139,8 @@ class Store:
     def open_all(self, outputs: Iterable[str]) -> Iterator[tuple[str, Version]]:
         """Yields, for each output, a local folder with its content and the current version.
 
-        Outputs that are missing or not complete are left out. The folders are strings, because a
-        string takes a tenth of the memory of a `Path`.
+        Missing and incomplete outputs are left out. Folders are strings, which take a tenth of the
+        memory of a `Path`.
         """
         for version in filter(None, map(self.current, outputs)):
             with suppress(MissingOutput):
@@ -158,9 +151,8 @@ class Store:
         """Returns a local folder with the content of a version, published or not.
 
         Args:
-            version: the version.
-            pattern: a glob for the paths of the files to download from a bucket. If None, all files
-                and all linked versions are downloaded.
+            pattern: a glob for the files to download from a bucket. If None, all files and all
+                linked versions are downloaded.
 
         Raises:
             MissingOutput, ChangedOutput: see `open`.
@@ -187,12 +179,7 @@ class Store:
                 raise ChangedOutput(version.output, ascii_path(file.path))
 
     def _bring_link(self, version: Version, path: str) -> None:
-        """Downloads a linked version, and creates the link to it in the cache.
-
-        Args:
-            version: the version that contains the link.
-            path: the path of the link in the content of `version`.
-        """
+        """Downloads the version to which a link leads, and creates the link in the cache."""
         link = version.manifest.links[path]
         version_path = self.local.linked(version, path, link)
         cached = self._load(version_path) if version_path else None
@@ -207,8 +194,7 @@ class Store:
         """Returns the names of published outputs, sorted.
 
         Args:
-            prefix: the name of an output, or of a folder of outputs. If empty, all outputs are
-                returned.
+            prefix: an output, or a folder of outputs; empty for all outputs.
         """
         folder = prefix.rstrip("/")
         if folder:
@@ -221,8 +207,7 @@ class Store:
         The version is None if its manifest is damaged.
 
         Args:
-            within: the name of an output, or of a folder of outputs. If empty, the versions of all
-                outputs are yielded.
+            within: an output, or a folder of outputs; empty for all outputs.
         """
         for version_path in sorted(self.objects.ages(within)):
             yield version_path.rpartition("/")[0], self._load(version_path)
@@ -241,7 +226,7 @@ class Store:
     def _manifest(self, version_path: str) -> Manifest | None:
         """Returns the manifest of a version; None if it is missing or damaged.
 
-        The manifest of a version in a bucket is copied to the cache.
+        A manifest from a bucket is cached.
         """
         output, _, place = version_path.rpartition("/")
         manifest = parse_manifest(self.local.manifest(version_path), place)
@@ -257,8 +242,7 @@ class Store:
     def _place(self, output: str, version: str) -> str | None:
         """Returns the path of a stored version; None if the version was removed.
 
-        The same version can be stored in several folders with equal content. The published folder
-        is preferred.
+        If several folders hold the same version, the published folder is preferred.
         """
         place = self.objects.pointer(output)
         if place and place[:VERSION_LENGTH] == version and self._exists(f"{output}/{place}"):
@@ -289,14 +273,13 @@ class Store:
     def verify(
         self, output: str, damages_by_version: dict[str, list[OutputDamage]] | None = None
     ) -> list[OutputDamage]:
-        """Compares the published version with its manifest, byte by byte; returns every difference.
+        """Returns the differences, byte by byte, of the published version from its manifest.
 
-        Differences in linked versions are included.
+        Linked versions are included.
 
         Args:
-            output: the name of the output.
-            damages_by_version: a cache: path of a version → its damages. A caller that verifies
-                many outputs passes the same dict to each call, so that every version is read once.
+            damages_by_version: path of a version → its damages; a cache that callers share between
+                calls.
         """
         require_output(output)
         if damages_by_version is None:
@@ -372,11 +355,11 @@ class Store:
     ) -> Version:
         """Publishes a staged directory as the current version of its output, atomically.
 
-        Readers see the earlier version or the new one. Empty folders are not part of a version.
+        Empty folders are not part of a version.
 
         Raises:
-            StorageError: the directory was committed already, contains something other than files
-                and `Staging.link`s, or links to a version that was removed.
+            StorageError: the directory was committed already, contains other things than files and
+                `Staging.link`s, or links to a removed version.
             ChangedOutput: a file that the directory shares with another version is damaged.
         """
         output = staging.output
@@ -406,8 +389,7 @@ class Store:
     def _source(self, source: Version | VersionName) -> tuple[str, Version] | None:
         """Returns the local folder of a version, and the version with its manifest.
 
-        The files of the version may be hard-linked in a staged directory. Returns None if the
-        version was removed.
+        Returns None if the version was removed.
         """
         if isinstance(source, Version):
             return self.local.content(source.path), source
@@ -438,7 +420,7 @@ class Store:
         return True
 
     def erase(self, output: str) -> bool:
-        """Removes an output with all of its versions immediately, even while readers have it open.
+        """Immediately removes an output with all versions, even while readers have it open.
 
         Returns whether anything was removed.
         """
@@ -452,7 +434,7 @@ class Store:
         return has_removed
 
     def _places(self) -> set[Folder | Bucket]:
-        """Returns the places with versions: the folder, or the bucket and its cache."""
+        """Returns the folder, or the bucket and its cache."""
         return {self.objects, self.local}
 
     def prune(self, grace_seconds: float) -> list[str]:
@@ -462,15 +444,15 @@ class Store:
         needed version links to it.
 
         Args:
-            grace_seconds: the grace period, by the clock of the store. It must be longer than the
-                time that any output takes to be built or read.
+            grace_seconds: the grace period by the store's clock. It must be longer than any build
+                or reading of an output.
 
         Returns:
             The removed versions as `<output>@<version>`, sorted, then the paths of the drafts.
         """
         before = self.objects.now() - grace_seconds
-        # The pointers are read before the ages. If a pointer moves in between, the grace period of
-        # the earlier version has just restarted, so this version is kept.
+        # The pointers are read before the ages. If a pointer moves in between, the earlier version
+        # is kept, because its grace period has just restarted.
         names = self.outputs()
         places = in_parallel(self.objects.pointer, names)
         current = {f"{name}/{place}" for name, place in zip(names, places, strict=True)}
@@ -497,12 +479,7 @@ class Store:
         return removed + self.local.sweep()
 
     def _with_linked(self, roots: set[str], versions: Iterable[str]) -> set[str]:
-        """Returns `roots` and the paths of all versions to which they link, directly or not.
-
-        Args:
-            roots: paths of versions.
-            versions: the paths of all versions of the store.
-        """
+        """Returns `roots` and the paths of all versions to which they link, directly or not."""
         if roots >= set(versions):
             return roots
         places = defaultdict(set)
@@ -521,12 +498,10 @@ class Store:
     ) -> set[str]:
         """Returns the paths of the versions to which a version links.
 
-        If a linked version is stored in several folders, only the folder that readers of the link
-        use is returned.
+        For a linked version in several folders, returns only the folder that readers use.
 
         Args:
             places: key of a version → the paths of its folders.
-            version_path: the path of the version that contains the links.
         """
         version = self._load(version_path)
         if version is None:

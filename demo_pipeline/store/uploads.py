@@ -1,10 +1,9 @@
 """The uploads: the folder or bucket in which recordings arrive.
 
 Each demonstration is a folder with three files. The name of the folder is the id of the
-demonstration. Folders whose name cannot be an id are ignored and reported. In a local uploads
-folder, the files are read in place, and links that lead out of the uploads are rejected. From a
-bucket, all files of a demonstration are downloaded. The download fails if an object changes after
-it was listed. Only `Uploads.remove` changes the uploads.
+demonstration. Local files are read in place, and links that lead out of the uploads are rejected. A
+download from a bucket fails if an object changes after it was listed. Only `Uploads.remove` changes
+the uploads.
 """
 
 import hashlib
@@ -58,15 +57,14 @@ class Uploads:
 
     Args:
         objects: the folder or bucket.
-        cache: a local folder for downloads, created when needed. If None, the system's temporary
-            folder is used.
+        cache: a folder for downloads; None for the system's temporary folder.
 
     Attributes:
-        objects: the folder or bucket, for code that only lists it.
+        objects: the folder or bucket.
         url: the root as it was configured, without credentials.
-        is_stored: a function that returns whether the store has outputs for a demonstration id. The
-            workspace sets it.
-        copies: whether `open` downloads the files. If so, the first stage keeps a copy of them.
+        is_stored: returns whether the store has outputs for a demonstration id. The workspace sets
+            this function.
+        copies: whether `open` downloads the files.
     """
 
     def __init__(self, objects: Objects, cache: Path | None = None) -> None:
@@ -79,8 +77,7 @@ class Uploads:
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """Returns every visible folder whose name can be an id, sorted.
 
-        Folders with missing files are included. A bucket is listed only once, however many folders
-        it has.
+        Folders with missing files are included. A bucket is listed only once.
 
         Raises:
             StorageError: the uploads cannot be listed.
@@ -102,9 +99,8 @@ class Uploads:
     def usable(self, names: Iterable[str]) -> set[str]:
         """Returns the names of folders that can be ids of demonstrations.
 
-        Names that differ only by case would be the same folder on Windows and macOS. If the store
-        has outputs for exactly one of these names, only this name is usable. Otherwise none of them
-        is usable.
+        Of names that differ only by case, which are the same folder on Windows and macOS, a name is
+        usable only if the store has outputs for it and for none of the others.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -130,9 +126,8 @@ class Uploads:
     def identity(self, demonstration: str) -> str | None:
         """Returns a fingerprint that changes when one of the three files of an upload changes.
 
-        The fingerprint is part of recipes. For a local upload, it is a hash of the files' content.
-        In a bucket, it is a hash of their names, ETags and sizes. Returns None if the files cannot
-        be read.
+        It is a hash of the files' content or, in a bucket, of their names, ETags and sizes. Returns
+        None if the files cannot be read.
         """
         if self.copies:
             return self.listed(demonstration)
@@ -146,9 +141,7 @@ class Uploads:
     def last_change(self, demonstration: str) -> float:
         """Returns when an upload was last written, moved or replaced, in epoch seconds.
 
-        The result is the latest ctime of the folder and of the three files of the recording. The
-        operating system also renews the ctime when older files are copied or moved. The files are
-        not read. Works only for uploads in a local folder.
+        This is the latest ctime of the folder and the three files. Works only for local uploads.
 
         Raises:
             OSError: the folder or a file does not exist.
@@ -165,12 +158,11 @@ class Uploads:
         """Yields a local folder with the files of a demonstration, for reading during the block.
 
         Args:
-            demonstration: its id.
-            identity: the expected fingerprint of the upload. If None, any fingerprint is accepted.
+            identity: the expected fingerprint of the upload; None for any.
 
         Raises:
-            DemonstrationError: no folder has the id, a file cannot be read or is a link that leads
-                out of the root, or the upload has another fingerprint (`upload_changed`).
+            DemonstrationError: the folder is missing, a file is unreadable or links out of the
+                root, or the fingerprint differs (`upload_changed`).
             StorageError: the uploads cannot be read, or the disk is full.
         """
         files = self._files(demonstration)
@@ -209,7 +201,7 @@ class Uploads:
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
         """Returns name → file for the files of a recording; None if no folder has this id.
 
-        Files that do not belong to a recording are left out.
+        Other files are left out.
         """
         if not is_safe_id(demonstration):
             return None
@@ -222,7 +214,7 @@ class Uploads:
     def _refused(self, demonstration: str) -> Iterator[Problem]:
         """Yields a problem for each file that cannot be read, or that is a link out of the uploads.
 
-        A byte of each file is read as a test. In a bucket, nothing is examined.
+        Yields nothing in a bucket.
         """
         objects = self.objects
         if not isinstance(objects, Folder):

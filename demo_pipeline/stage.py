@@ -180,7 +180,7 @@ class Stage(Generic[AnyInputs]):
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:
-        """Returns the fingerprint of the settings that affect the output; empty without settings."""
+        """Returns the fingerprint of the settings that affect the output, or an empty text."""
         return self.section(settings).fingerprint() if self.section else ""
 
     @property

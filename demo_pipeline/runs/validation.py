@@ -199,9 +199,9 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    A folder gets the format with the largest share of its files present. For a JSON
-    Lines file, the keys of the first line decide, and for any other file, the suffix. A file of a
-    format with several files gets None, because its folder must be validated as a whole.
+    A folder gets the format with the largest share of its files present. For a JSON Lines file, the
+    keys of the first line decide, and for any other file, the suffix. A file of a format with
+    several files gets None, because its folder must be validated as a whole.
     """
     if path.is_file():
         return _recognise_file(path)

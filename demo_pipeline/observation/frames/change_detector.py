@@ -1,8 +1,7 @@
 """Compares successive frames, and ignores the cells that flicker.
 
-A cell flickers if it changes over and over while nobody acts, for example in a spinner or in a
-playing clip. Changes during an action and shortly after it are the action's effect, for example a
-scroll or a page that loads, and do not count as flicker.
+A cell flickers if it changes over and over while nobody acts, for example in a spinner. Changes
+during an action or shortly after it do not count as flicker.
 """
 
 from collections.abc import Sequence
@@ -25,9 +24,8 @@ from demo_pipeline.observation.frames.video_reader import LONE_FRAME_S, Frame, L
 
 EFFECT_S = 0.7  # seconds; a change within 0.7 s of an action may still be the action's effect
 # A cell flickers if it changed in more than FLICKER_FRAMES frames, and in more than FLICKER_SHARE
-# of the quiet time, in which nobody acts. The minimum of frames is needed because, at first, a few
-# changes are already a large share of the quiet time. In 24 videos, six frames gave the same result
-# as eight. A video of six seconds has too few quiet frames for a larger minimum.
+# of the time in which nobody acts. Without the minimum of frames, a few early changes would count
+# as flicker. In 24 videos, six frames gave the same result as eight.
 FLICKER_FRAMES = 6
 # With a share of 0.035, a clip that played for 11 s still counts as flicker 40 s later, and a
 # terminal that wrote output for 2 s no longer counts as flicker 2 s later. With 0.045, the clip
@@ -39,12 +37,10 @@ class ChangeDetector:
     """Compares the frames of a recording in order, and ignores cells that flicker.
 
     Args:
-        acting: the spans in which somebody acts, or in which a change may be the effect of an
-            action. By default, a single span covers the whole video, so that no cell counts as
-            flickering.
+        acting: spans in which a change may be somebody's action or its effect. The default is the
+            whole video, so that no cell counts as flickering.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier. They are counted for flicker at the
-            start.
+        seen: changes between frames that were decoded earlier, counted for flicker at the start.
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.

@@ -1,9 +1,7 @@
 """Finds where two frames differ: coarsely, in cells of 8 x 8 pixels, or in detail.
 
 `changed_cells` compares successive frames in cells. `content_changes` compares frames that may be
-far apart, and finds where content was replaced. The following are not changes of content: codec
-noise, the pointer and its hover effects, flickering cells, highlights, text cursors and focus
-rings. Points and boxes are in video pixels.
+far apart, and finds where content was replaced. Points and boxes are in video pixels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +17,7 @@ from pydantic import Field
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Frame, Luma
 
-# OpenCV's own threads would take a quarter of the CPU time without making anything faster, because
-# other processes already work on other recordings.
+# OpenCV's own threads take a quarter of the CPU time and make nothing faster.
 cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels per side of a cell
@@ -43,8 +40,6 @@ Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 class ChangeMap:
     """Stores the cells in which each frame differs from the frame before.
-
-    It takes one bit for each cell, which is 4 kB for each frame in 1080p.
 
     Attributes:
         times: times of the frames, video seconds.
@@ -123,9 +118,9 @@ def filled(cells: Cells) -> Cells:
 
 
 def connected(cells: Cells, near: Cells) -> Cells:
-    """Returns the true cells that are connected with a cell of `near`.
+    """Returns the true cells that are connected with a cell of `near`, (rows, columns).
 
-    Connections may cross the space between lines of text. `near` is (rows, columns).
+    Connections may cross the space between lines of text.
     """
     return cells & _parts_at(near, filled(cells))
 
@@ -157,8 +152,7 @@ def _cell_range(low: float, high: float) -> slice:
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
     """Returns the cells in which any sample changed, as an array (rows, columns).
 
-    A cell has 8 x 8 video pixels. A strip at the right or lower edge that is narrower than a cell
-    is ignored.
+    A strip at the right or lower edge that is narrower than a cell is ignored.
 
     Args:
         before, after: samples of two frames at a quarter of their size, such as `Frame.luma`.
@@ -199,10 +193,9 @@ class Difference:
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
-        """Whether more than noise changed.
+        """Whether more than noise changed outside the target and away from the pointers.
 
-        Three kinds of changes are ignored: around the pointers, connected with a pointer (hover
-        effects), and inside the target.
+        Hover effects, which are changes connected with a pointer, are ignored.
         """
         if not is_notable(self.cells):
             return False
@@ -252,8 +245,8 @@ Mask = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns) of samples, each 0
 PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
 DETAIL_STEP = HALF  # pixels per side of a sample
 
-# Pixels from the pointer's hot spot that the drawn pointer may cover: BEFORE_POINTER_PX to the left
-# and above, AFTER_POINTER_PX to the right and below. Usual pointers are at most 24 pixels wide.
+# Pixels around the pointer's hot spot that the drawn pointer may cover, to the left and above
+# (BEFORE) and to the right and below (AFTER). Usual pointers are at most 24 pixels wide.
 BEFORE_POINTER_PX = 16
 AFTER_POINTER_PX = 32
 SHARED_RIM_PX = 4.0  # width of a box's inner rim; neighbouring elements may reach into this rim
@@ -299,7 +292,7 @@ ChangedBox = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class ContentChanges:
-    """The content that differs between two screens. A highlight is not a change of content.
+    """The content that differs between two screens, without highlights.
 
     Attributes:
         regions: tight boxes of the changed content, about one for each line of text.
@@ -348,11 +341,10 @@ def content_changes(
     flickering: Cells | None = None,
     pointer_scale: float = 1.0,
 ) -> ContentChanges:
-    """Returns the content that differs between two screens of the same size.
+    """Returns the content that differs between two screens of the same size, without highlights.
 
-    Highlights are left out. In a highlighted row the letters stay, so all samples of the same
-    brightness change to the same new brightness. In replaced content, samples of the same
-    brightness change to many different values.
+    In a highlighted row, all samples of one brightness change to the same new brightness. In
+    replaced content, they change to many different values.
 
     Args:
         before, after: `ScreenDetail.detail` of the two screens.
@@ -360,7 +352,7 @@ def content_changes(
             ignored.
         flickering: cells (`BLOCK` pixels per side) in which changes are ignored. None if no cell
             flickers.
-        pointer_scale: size of the drawn pointer relative to its usual size in pixels.
+        pointer_scale: size of the drawn pointer relative to its usual size.
     """
     changed = _differ(before, after, CHANGED_DETAIL)
     _leave_out_pointers(changed, pointers, pointer_scale)
@@ -435,9 +427,8 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
-    The test for a highlight also looks at the neighbours of changed samples. Around replaced text,
-    these neighbours are unchanged background. Around a highlight, they lie at its rim, where a
-    sample mixes colours from inside and outside. The rim of a solid change is therefore left out.
+    At the rim of a highlight, a sample mixes colours from inside and outside, so the rim of a solid
+    change is left out.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -454,27 +445,20 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as in a highlight. In replaced text, most do not.
-
-    The share is relative to the boxes of the changed lines, so that a text cursor at some distance
-    from a highlight does not lower the share.
-    """
+    """Whether most samples in the boxes of the changed lines changed, as in a highlight."""
     lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """Returns a mask of the samples that changed unlike most samples of the same brightness.
-
-    `near` is a mask of the samples that are compared.
-    """
+    """Returns the samples in the mask `near` that changed unlike most of the same brightness."""
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """Returns a mask of the samples whose `result` is unusual for their brightness in `source`.
+    """Returns the samples whose `result` is unusual for their brightness in `source`.
 
     `pairs` is (steps, steps), the number of samples for each brightness in `source` and `result`.
     """
@@ -505,8 +489,8 @@ def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
 def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     """Returns the boxes between straight vertical edges of a changed part, video pixels.
 
-    A box begins and ends where an edge ends or jumps sideways, so that the highlighted title of a
-    menu is not part of the menu's panel.
+    A box ends where an edge jumps sideways, so that the highlighted title of a menu is not part of
+    the menu's panel.
 
     Args:
         changed: mask of the samples that changed in the part.
@@ -548,12 +532,10 @@ def connected_parts(
 ) -> Iterator[tuple[PartPlace, Mask]]:
     """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
-    Parts come in the order of their first blocks of 2 x 2 samples, row by row.
-
     Args:
         mask: mask of the samples, (rows, columns).
-        gap: samples (horizontally, vertically) by which each part is widened on every side. Parts
-            that touch each other after the widening are connected.
+        gap: samples (horizontally, vertically) by which each part is widened before parts that
+            touch each other are connected.
         least_samples: parts with fewer samples are left out.
     """
     left, top, columns, rows = cv2.boundingRect(mask)

@@ -1,8 +1,6 @@
 """Decides whether a person went on typing on the same screen or in a window with new content.
 
-A pager, an editor or a form replaces the content of its window, and the person looks at the new
-content before typing again. Content that only scrolls, like the output of a program in a terminal,
-is still the same screen.
+Content that only scrolls, like the output of a program in a terminal, is still the same screen.
 """
 
 from typing import Any, NamedTuple
@@ -32,18 +30,16 @@ REPLACED_HEIGHT = 0.5
 LEAST_WINDOW = 0.1
 BLANK_LEVELS = 12  # maximum variation of a window's background, levels of brightness (0 to 255)
 FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are shorter
-# Number of pixel rows by which a changed row is widened upwards and downwards. A blank line between
-# two changed lines then counts as changed, too.
+# Number of pixel rows by which a changed row is widened up and down, to include blank lines.
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# Share of the rows with content that must stay the same for a change to count as scrolling. When
-# lines of output were replaced by lines with other digits, only 0.35 of the rows stayed the same.
+# Share of the rows with content that must stay the same for a change to count as scrolling. Only
+# 0.35 stayed the same when lines of output were replaced by lines with other digits.
 KEPT_SHARE = 0.8
 # Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100.
 MOST_COLUMNS = 96
-# Minimum share of the rows with content that both screens must show after scrolling. Fewer rows may
-# be the same by chance.
+# Minimum share of the rows with content that both screens must show after scrolling.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
@@ -70,20 +66,16 @@ class ContinuedTyping:
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
-        """Stores the screenshot of an action as the last one.
-
-        `pressed` is the place of a press, in video pixels. It is None for keys.
-        """
+        """Stores the screenshot of an action. `pressed` is in video pixels, None for keys."""
         self._last_screen = None
         if frame is not None:
             self._last_screen = _Screen(frame.quartered, frame.samples(1))
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Stores the time of a frame if the screen changed in this frame.
+        """Stores the time of a frame if the screen changed in it, even by flicker.
 
-        Call it for each frame before the person goes on typing. Changes of flickering cells count,
-        too.
+        Call it for each frame before the person goes on typing.
         """
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time
@@ -91,9 +83,9 @@ class ContinuedTyping:
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
         """Whether a frame shows another screen than the last screenshot.
 
-        If the window that was clicked last can be found, only this window is compared. While a
-        program writes its output, the result is False. `latest` is the last frame before the
-        person went on typing.
+        If the window that was clicked last can be found, only this window is compared. The result
+        is False while a program writes output. `latest` is the last frame before the person went on
+        typing.
         """
         flows = latest is not None and latest.time - self._moved_s < FLOWING_S
         if self._last_screen is None or frame is None or flows:
@@ -164,10 +156,10 @@ def _unlike(before: Luma, after: Luma) -> Cells:
 
 
 def _is_scrolled(before: Luma, after: Luma) -> bool:
-    """Whether the content only moved up or down.
+    """Whether the content only moved up or down: most rows that both screens show are the same.
 
-    Most rows that both screens show are then the same. Only rows and columns that differ are
-    compared, because the surroundings of a scrolled window do not move.
+    Only rows and columns that differ are compared, because the surroundings of a scrolled window do
+    not move.
     """
     differs = np.flatnonzero(_differing(before, after))
     columns = np.flatnonzero(_unlike(before, after).any(axis=0))

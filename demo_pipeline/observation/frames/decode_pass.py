@@ -1,9 +1,7 @@
 """Decodes the video once and shows each frame to all observers that need it.
 
 An *observer* names the spans of video that it needs, and sees the frames of these spans in order.
-The memory use does not grow with the length of the video, because only a few frames are held. The
-frames of a request are held until the request is answered. The frame of a pause is held until it is
-known whether the person waited for the screen.
+Only a few frames are held at a time, so memory use does not grow with the length of the video.
 """
 
 from collections.abc import Collection, Sequence
@@ -54,8 +52,8 @@ from demo_pipeline.observation.frames.video_reader import (
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.problems import DemonstrationError, Problem
 
-# Milliseconds. If the clock's uncertainty is larger, it is not known which frames belong to a scan,
-# a scroll or a pause. Scans, scrolls and pauses are then not observed.
+# Milliseconds. If the clock's uncertainty is larger, scans, scrolls and pauses are not observed,
+# because it is not known which frames belong to them.
 SURE_MS = 250
 
 Seen_contra = TypeVar("Seen_contra", contravariant=True)
@@ -64,8 +62,8 @@ Seen_contra = TypeVar("Seen_contra", contravariant=True)
 class _Observer(Protocol[Seen_contra]):
     """Names the spans of video that it needs, and sees their frames in presentation order.
 
-    It also sees frames that only other observers need. Every frame that an observer keeps
-    makes decoding the next one about a tenth slower.
+    It also sees frames that only other observers need. Each frame that an observer holds slows down
+    decoding by about a tenth.
     """
 
     @property
@@ -146,18 +144,14 @@ def run_decode_pass(
     """Decodes the video, and writes the screenshots and pictures.parquet into `folder`.
 
     Args:
-        video: the video.
-        requests: the requests of the actions. They assume that accessibility trees have the same
-            units as the pointer's positions.
+        requests: the requests of the actions, for trees in the units of the pointer's positions.
         rescaled: creates new requests if the trees turn out to have other units.
         calibration: the clock and the canvas. Parts of the recording with another screen size are
-            added to `calibration.screen` when they are found.
-        path: the pointer's positions in the log.
-        actions: the actions, in time order.
+            added to `calibration.screen`.
+        actions: in time order.
         folder: folder for NNN.png, final.png and pictures.parquet.
         private: finds the times at which the screen was dark or locked.
         desktops: the sizes of the desktop in the accessibility scans.
-        recorder: facts about the recorder.
         native: whether to write screenshots in the screen's own size, too.
 
     Raises:
@@ -202,7 +196,7 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     answers: ActionFrames,
     writer: ScreenshotWriter,
 ) -> tuple[list[Screenshot], Evidence]:
-    """Returns the screenshots and the evidence. Call it after the last frame.
+    """Returns the screenshots and the evidence, after the last frame.
 
     Removes screenshots that turned out to be private or to have an unknown scale.
     """
@@ -330,8 +324,8 @@ def _final_frame(
     """
     ends = [clock.video_time(action.end_ms) for action in actions]
     until = clock.video_time(stopped_ms) if stopped_ms else float("inf")
-    # With a variable frame rate, the last frame before the stop can be earlier than the end of the
-    # last action.
+    # With a variable frame rate, the last frame before the stop can precede the end of the last
+    # action.
     before_stop = video.times[video.times < until]
     last_shown = float(before_stop[-1] if len(before_stop) else video.times[-1])
     return FinalFrame(min(last_shown, max(ends, default=float("inf"))), until)
@@ -346,8 +340,8 @@ def show_frames(
 ) -> tuple[int, Frame | None]:
     """Decodes the spans of all observers once, and shows each frame to the observers in turn.
 
-    The observers in `single_frames` see every decoded frame, and see it first. A frame that no
-    other observer needs is not shown to `observers`, because it would come between the frames that
+    The observers in `single_frames` see every decoded frame first. `observers` do not see frames
+    that only `single_frames` need, because such a frame would come between two frames that
     `observers` compare.
 
     Returns:
@@ -376,13 +370,13 @@ def show_frames(
         if last is not None and diff.is_next:
             detector.learn(last, frame)
         last = frame
-        # Release the frame before. A frame that is held longer makes decoding a tenth slower.
+        # A frame that is held longer makes decoding a tenth slower.
         del diff
     return count, last
 
 
 def _any_frame(video: RecordedVideo, last: Frame | None) -> Frame:
-    """Returns `last`, the last frame that was shown, or decodes the first frame of the video.
+    """Returns `last` or, if it is None, the first frame of the video.
 
     Raises:
         DemonstrationError: no frame decodes.

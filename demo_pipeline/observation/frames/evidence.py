@@ -40,7 +40,7 @@ class HoverPlace(NamedTuple):
 
     Attributes:
         x, y: position of the pointer, event space.
-        since_ms: time at which the rest began, epoch milliseconds.
+        since_ms: time at which the pointer came to rest, epoch milliseconds.
     """
 
     x: float
@@ -175,7 +175,7 @@ class Evidence(_Frozen):
 
         Args:
             private_actions: indexes of the private actions.
-            private_s: (start, end) of the times that contain the private actions, video seconds.
+            private_s: (start, end) of the private times, video seconds.
         """
         update: dict[str, Any] = {
             "dotted": tuple(index for index in self.dotted if index not in private_actions),
@@ -190,11 +190,10 @@ class Evidence(_Frozen):
         return self.model_copy(update=update)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of evidence.json.
+        """Returns the content of evidence.json without empty fields of `_LEFT_OUT`.
 
-        Empty fields of `_LEFT_OUT` are left out. The clock's scale is left out, because the canvas
-        has the same scale. The bars and the stretch of the canvas are left out, because no
-        recording begins with bars or a stretched screen.
+        The clock's scale is left out, because it equals that of the canvas. The bars and the
+        stretch of the canvas are left out, because no recording begins with them.
         """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)

@@ -7,10 +7,10 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # seconds searched after the last action, in which a page may still load
-FINAL_EFFECT_S = 0.3  # seconds within which an application shows its first reaction
+FINAL_LOOK_S = 15.0  # seconds searched after the last action; a page may still load
+FINAL_EFFECT_S = 0.3  # seconds until an application shows its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
-# At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the one before, are taken for a
+# At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the previous one, are a
 # progress bar.
 BUSY_GAP_S = 0.45  # seconds; a text cursor blinks more slowly
 BUSY_CHANGES = 4  # number of changes; fewer may be chance
@@ -19,9 +19,8 @@ BUSY_CHANGES = 4  # number of changes; fewer may be chance
 class FinalFrame:
     """Chooses the first frame in which the screen is still after the effect of the last action.
 
-    It is an observer of the decode pass. A series of small changes in quick succession, such as
-    those of a progress bar, is part of the effect. A single small change, such as the blink of a
-    text cursor, is not.
+    Small changes in quick succession, such as those of a progress bar, are part of the effect. A
+    single small change, such as the blink of a text cursor, is not.
 
     Args:
         start: time at which the last action ended, video seconds.
@@ -58,7 +57,6 @@ class FinalFrame:
         """Processes the next frame after the last action, in presentation order.
 
         Args:
-            frame: the frame.
             changed: whether the screen differs notably from the previous frame.
             small: whether at least a small part of the screen differs, such as a letter.
         """
@@ -74,7 +72,7 @@ class FinalFrame:
             self._still_from = frame
 
     def result(self) -> Frame | None:
-        """Returns the first still frame, or the last frame if the screen did not come to rest.
+        """Returns the first still frame, or the last frame if the screen did not become still.
 
         Returns None if there was no frame.
         """

@@ -65,12 +65,10 @@ class FrameChooser:
     """Chooses the latest still frame before the pointer starts towards the target.
 
     If the screen changes after this frame and becomes still again, the first still frame after the
-    change is chosen. If the screen does not become still, the last candidate is chosen. The
-    candidates are the frames from `since` to `limit` of the request. A black frame removes the
-    candidates before it.
+    change is chosen. If the screen does not become still, the last candidate is chosen. Candidates
+    are the frames from `since` to `limit` of the request, after the last black frame.
 
     Attributes:
-        request: the request that is answered.
         candidates: times of the candidates, ascending video seconds.
         latest: the newest candidate.
     """
@@ -114,7 +112,7 @@ class FrameChooser:
     def needs_only_large_changes(self, frame: Frame) -> bool:
         """Whether small changes at a frame can be ignored as hover effects of the pointer.
 
-        They can be ignored if the screen was still and the pointer is now on its way to the target.
+        This is so if the screen was still and the pointer is now on its way.
         """
         request = self.request
         return (
@@ -128,7 +126,6 @@ class FrameChooser:
         """Processes the next frame of the span, in presentation order.
 
         Args:
-            frame: the frame.
             changed: whether the screen differs from the frame before.
             large: whether much of the screen differs.
         """
@@ -149,7 +146,7 @@ class FrameChooser:
         self._first_after_change = None
 
     def _take(self, frame: Frame) -> None:
-        """Stores `frame` as the best frame so far. The screen has not changed since this frame."""
+        """Stores `frame` as the best frame so far."""
         self._best = frame
         self._reason = Reason.PRE_MOVE if self._is_early(frame) else Reason.SETTLED
         self._changed_since_best = False
@@ -163,10 +160,7 @@ class FrameChooser:
         return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
-        """Returns the best still frame, or the last candidate if the screen did not become still.
-
-        Call it after the last frame of the span.
-        """
+        """Returns the best still frame, or the last candidate if the screen never became still."""
         if self.latest is not None and (self._best is None or self._changed_since_best):
             return FrameChoice(self.latest, Reason.BACKOFF)
         return FrameChoice(self._best, self._reason)

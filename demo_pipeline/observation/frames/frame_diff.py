@@ -14,14 +14,10 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Fram
 class FrameDiff:
     """A frame and the frame decoded before it, with the cells in which they differ.
 
-    All observers of the decode pass share this object, so that two frames are compared only once.
-
     Attributes:
         before: the frame decoded before. None for the first frame.
         frame: the newest frame.
         times: (frames,) times of all frames of the video, ascending seconds.
-        detector: compares the two frames.
-        pointer: the pointer in the video.
     """
 
     before: Frame | None
@@ -48,10 +44,7 @@ class FrameDiff:
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Possible positions of the pointer in the frame, video pixels.
-
-        The list is empty if almost nothing changed, because the positions are not needed then.
-        """
+        """Possible positions of the pointer, video pixels; none if almost nothing changed."""
         difference = self.difference
         if difference is not None and difference.count < SMALL_CELLS:
             return []

@@ -24,18 +24,14 @@ MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame ra
 class FrameFallback:
     """Confirms the choice of a `FrameChooser`, or replaces the chosen frame.
 
-    The replacement is the nearest frame before `FrameRequest.limit`, the latest time at which a
-    frame shows the screen before the press.
+    The replacement is the nearest frame before `FrameRequest.limit`.
 
     Args:
-        video: the video.
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit for some requests. These are
-            the requests for pauses, and those for which no frame lies between the start of the
-            decoded span and the limit. With a variable frame rate, the last frame before the limit
-            may be much earlier than the span.
+        frames: an observer that keeps the last frame before the limit, for pauses and for requests
+            whose decoded span may have no frame before the limit.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:
@@ -64,10 +60,9 @@ class FrameFallback:
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether a better frame than the chosen one may have existed.
 
-        For the reason `pre_move`, the frames between the chosen one and the start of the pointer's
-        movement are checked. For other reasons, all frames of the request up to the limit are
-        checked. A better frame may have existed if one of the checked frames did not decode, or if
-        the video ended earlier.
+        This is so if a frame of the request did not decode, or if the video ended earlier. For the
+        reason `pre_move`, only the frames from the chosen one to the start of the pointer's
+        movement are checked.
         """
         request = chooser.request
         begin = frame.time
@@ -83,11 +78,7 @@ class FrameFallback:
         return bool(last - first > seen or until > video_end)
 
     def _is_stale(self, limit: float, latest: Frame | None) -> bool:
-        """Whether the newest candidate is too old to show the screen at the limit.
-
-        The reason may be that frames before the limit did not decode, or that the video ended long
-        before the limit.
-        """
+        """Whether the newest candidate is too old to show the screen at the limit."""
         times = self._video.times
         number = number_at(times, limit)
         due = limit if number == len(times) - 1 else float(times[max(0, number)])
@@ -96,9 +87,9 @@ class FrameFallback:
     def _nearest(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
         """Chooses the nearest frame before the limit of a request.
 
-        If the video starts after the limit but before the press, its first frame is chosen.
-        The choice has no frame if the press is after the end of the video, or if the nearest frame
-        is black or did not decode. `latest` is the newest candidate.
+        If the video starts after the limit but before the press, its first frame is chosen. The
+        choice has no frame if the press is after the end of the video, or if the nearest frame is
+        black or did not decode. `latest` is the newest candidate.
         """
         times = self._video.times
         number = number_at(times, request.limit)

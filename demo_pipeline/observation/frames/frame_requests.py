@@ -1,14 +1,12 @@
 """Creates a frame request for each action: the span to decode, and the times that limit the choice.
 
-A request is the first of several steps from an action to its screenshot:
+action_frames.py takes each request through these steps:
 
 1. This module creates the request from the action, the clock, and the target that a scan shows.
 2. decode_pass.py decodes the span.
 3. frame_choice.py chooses a frame.
 4. frame_fallback.py replaces the chosen frame if it is too old or if frames did not decode.
 5. screenshot_writer.py writes the screenshot, and notes whether it shows the pointer at its target.
-
-action_frames.py takes each request through these steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +28,15 @@ from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Seconds after an action in which its direct effect appears, such as a pressed button or a menu.
+# Seconds after an action in which its direct effect appears, such as a menu.
 EARLY_S = 1.0
-LOOK_BACK_S = 0.3  # seconds before the pointer starts to move that are searched for changes
+LOOK_BACK_S = 0.3  # seconds; search for changes this long before the pointer starts to move
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
 # Upper limit of `lead_seconds`. With a longer lead, the frame of an action could show the screen
 # before the previous action.
 MAX_LEAD_S = 1.0
 RESPONSE_PX = 60  # video pixels around a click on an unknown target that may show its effect
-# Length of the margin that is decoded before a span, in frame intervals. With the margin, the first
-# frame of the span can be compared with the frame before it.
+# Margin decoded before a span, in frame intervals. The first frame of the span is compared with it.
 SPAN_MARGIN_FRAMES = 1.5
 
 
@@ -49,7 +46,7 @@ class ElementUnderAction:
 
     Attributes:
         element: box of the element, of any size. None if the window has no element at the place.
-        around: boxes of all nodes at the place. Any of these nodes may be highlighted.
+        around: boxes of all nodes at the place; any of them may be highlighted.
         window: box of the window. None if no other window overlaps it at the place.
         position: index of the window in the tree. None if no other window overlaps it at the place.
     """
@@ -74,8 +71,7 @@ class ScannedTarget:
         windows: if several windows overlap at this place, the element in each of them. The frame
             shows which window is in front.
         box: the element's box. None if the element is too large to show where the press will be.
-        marks: (elements, 4), boxes of small named elements. They show whether the tree has the same
-            units as the pointer.
+        marks: (elements, 4), boxes of small named elements, to check the units of the tree.
         before_ms: times at which the previous scan began and ended, epoch milliseconds. None if
             there is no previous scan, and for keys.
         window_boxes: boxes of all windows of the scan.
@@ -188,10 +184,8 @@ def request_frames(
     """Returns a frame request for each action, in the order of the actions.
 
     Args:
-        actions: the actions, in time order.
+        actions: in time order.
         targets: the scan and the target of each action, by action index.
-        path: the pointer's positions in the log.
-        calibration: the clock and the canvas of the recording.
         frame_s: mean interval between frames, seconds.
         grab_s: interval between frames while the screen changes, seconds.
     """
@@ -253,19 +247,17 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
     """Returns the times between which the frame of an action is chosen.
 
     Args:
-        clock: the clock of the recording.
         since: time at which the previous action ended, video seconds.
         press: time at which the action began, video seconds.
         grab_s: interval between frames while the screen changes, seconds.
-        is_pause: whether the action is a pause.
     """
     uncertainty_s = clock.uncertainty_ms / 1000
     if is_pause:
         return _Bounds(since, max(press, since + EARLY_S))
     if uncertainty_s <= MAX_LEAD_S:
         return _Bounds(since, press - lead_seconds(clock, grab_s))
-    # The clock is very uncertain. Only frames between these two times certainly lie between the two
-    # actions, even if the clock is off by its whole uncertainty.
+    # Even if the clock is off by its whole uncertainty, frames between these two times lie between
+    # the two actions.
     previous_effect_over = since + uncertainty_s + EFFECT_S
     press_not_begun = press - uncertainty_s
     if previous_effect_over <= press_not_begun:
@@ -291,8 +283,7 @@ def without_box(request: FrameRequest) -> FrameRequest:
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
     """Returns the area in which the effect of a click may show first, video pixels.
 
-    This is the target of the click or, if it is unknown, a square around the click. Returns None
-    for keys.
+    This is the target or, if it is unknown, a square around the click. Returns None for keys.
     """
     if target is not None or action.x is None or action.y is None:
         return target
@@ -306,10 +297,9 @@ def _target_area(action: Action, box: PixelBox | None) -> TargetArea | None:
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
-    """Returns ascending, disjoint spans that cover `spans` and a margin before each of them.
+    """Returns ascending, disjoint spans that cover `spans`, each with a margin before it.
 
-    The margin is `SPAN_MARGIN_FRAMES` times `frame_s`, so that the first frame of a span can be
-    compared with the frame before it.
+    The margin is `SPAN_MARGIN_FRAMES` times `frame_s`.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):

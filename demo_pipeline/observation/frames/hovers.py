@@ -1,7 +1,7 @@
 """Finds hovers: presses on content that had opened because the pointer rested near it.
 
-The log says where the pointer rested before each press. The frames before and during a rest show
-whether the pressed content appeared during the rest. In doubt, the press is not a hover.
+The frames before and during each rest of the pointer show whether the pressed content appeared. In
+doubt, the press is not a hover.
 """
 
 from bisect import bisect_right
@@ -59,14 +59,14 @@ _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
 
 @dataclass
 class _Rest:
-    """A rest of the pointer before a press.
+    """A time at which the pointer rested before a press.
 
     Attributes:
         place: position of the pointer, video pixels.
         point: position of the pointer, event space.
-        since_ms: time at which the rest began, epoch milliseconds.
+        since_ms: time at which the pointer came to rest, epoch milliseconds.
         before_s: a time right before the pointer came, video seconds.
-        during_s: a time late in the rest, when a menu would be open, video seconds.
+        during_s: a later time, at which a menu would be open, video seconds.
         pointers: possible positions of the pointer in the frames at these times, video pixels.
         screen_before: `Frame.quartered` of the frame at `before_s`.
         screen_during: `Frame.quartered` of the frame at `during_s`.
@@ -89,8 +89,7 @@ class _Press:
     Attributes:
         action_index: row of actions.parquet.
         place: place of the press, video pixels.
-        arrives_s: the latest time at which the pointer has not yet reached this place, video
-            seconds.
+        arrives_s: the last time before the pointer reached this place, video seconds.
         rests: the pointer's rests before the press, in time order.
         screen: `Frame.quartered` of the frame at `arrives_s`.
     """
@@ -105,13 +104,10 @@ class _Press:
 class HoverObserver:
     """The observer that finds presses on content that a resting pointer had opened.
 
-    It compares the screen before each rest, during the rest, and before the next press.
-
     Args:
         actions: the actions, in time order.
         requests: the request of each action, in the same order.
         times: (frames,) times of all frames of the video, ascending seconds.
-        pointer: the pointer in the video.
     """
 
     def __init__(
@@ -152,10 +148,7 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame in the rests and presses that need it, and judges complete presses.
-
-        A player shows the frame until the video time `until`.
-        """
+        """Stores a frame, shown until this video time, if needed, and judges complete presses."""
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:
                 break
@@ -170,10 +163,10 @@ class HoverObserver:
                 self._judge(press)
 
     def _judge(self, press: _Press) -> None:
-        """Adds a hover if a rest opened the pressed content.
+        """Adds a hover if a resting pointer opened the pressed content.
 
-        The pointer may have rested on content that an earlier rest opened, as in a submenu. The
-        hover contains the places of all these rests.
+        As in submenus, the pointer may have rested on content that had opened earlier in the same
+        way. The hover contains all these places.
         """
         openers: list[_Rest] = []
         place = press.place
@@ -192,10 +185,9 @@ class HoverObserver:
             self._hovers.append(Hover(action_index=press.action_index, places=tuple(places)))
 
     def result(self, misplaced: Collection[int] = ()) -> tuple[Hover, ...]:
-        """Returns the hovers in the order of their presses. Call it after the last frame.
+        """Returns the hovers in the order of their presses, after the last frame.
 
-        The actions with indexes in `misplaced`, whose requests were created with a wrong canvas,
-        are left out.
+        Actions with indexes in `misplaced`, whose canvas was wrong, are left out.
         """
         return tuple(hover for hover in self._hovers if hover.action_index not in misplaced)
 
@@ -205,8 +197,7 @@ def waits_without_hovers(
 ) -> list[Wait]:
     """Returns the waits, except waits for content that the pointer itself opened.
 
-    A wait that was over before the pointer came to rest is kept. An example is a wait for a page on
-    which the pointer then opens a menu.
+    A wait that was over before the pointer came to rest is kept.
     """
     opened_s = {hover.action_index: clock.video_time(hover.places[0].since_ms) for hover in hovers}
     never = float("inf")
@@ -218,9 +209,8 @@ def _press_after_rest(
 ) -> _Press | None:
     """Returns the press of an action, with the pointer's rests at other places before the press.
 
-    Returns None if the action is not a press, or if the pointer did not rest elsewhere. Rests
-    within `EFFECT_S` after the previous action are left out, because the screen may still show the
-    effect of the previous action.
+    Returns None if the action is not a press, or if the pointer did not rest elsewhere. Within
+    `EFFECT_S` after the previous action, rests are ignored.
     """
     if action.action_type not in _PRESSES or request.point is None or request.canvas is None:
         return None
@@ -269,13 +259,12 @@ def _wanted_times(press: _Press) -> list[float]:
 
 
 def _opened(rest: _Rest, place: Point, at_press: Luma) -> bool:
-    """Whether the content at a place opened during a rest of the pointer.
+    """Whether the content at a place opened while the pointer rested nearby.
 
-    The content must be connected with the surroundings of the pointer, and no larger than a menu.
-    It must stay until the press, and must not be a row that was only highlighted.
+    The content must be connected with the surroundings of the pointer, be no larger than a menu,
+    and stay until the press. A row that was only highlighted does not count.
 
     Args:
-        rest: the rest of the pointer.
         place: the place, video pixels.
         at_press: `Frame.quartered` of the frame right before the press.
     """

@@ -15,7 +15,7 @@ class KeptFrames(Generic[Kept]):
     Args:
         times: (frames,) presentation times of all frames of the video, ascending seconds.
         numbers: indexes of the chosen frames.
-        keep: computes the value of a frame. Keeping whole frames would make decoding slower.
+        keep: computes the value of a frame.
 
     Attributes:
         spans: the times of the chosen frames.

@@ -53,13 +53,11 @@ class PixelBox(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetArea:
-    """The area in which the pointer counts as being at its target, in event space.
-
-    The area is the target's box if it is known and small, otherwise a circle around the press.
+    """The area in which the pointer counts as being at its target, event space.
 
     Attributes:
         x, y: the point of the press.
-        radius: radius of the circle; unused if there is a box.
+        radius: radius of the circle around the press; unused if there is a box.
         box: the target's box. None if it is unknown or too large to show where the press will be.
     """
 
@@ -120,7 +118,7 @@ class PointerPath:
         """Returns the position at the first time, and all later positions up to the last time.
 
         Times are epoch milliseconds, positions are in event space. Before its first logged
-        position, the pointer is assumed to be at this position.
+        position, the pointer is assumed to be there.
         """
         begin = max(0, self._newest(first_ms))
         inside = slice(begin, max(begin, self._newest(last_ms)) + 1)
@@ -129,9 +127,9 @@ class PointerPath:
     def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         """Returns the start of the last movement into `area` before a press, epoch milliseconds.
 
-        The search goes back to `since_ms`, the end of the previous action. If the pointer was in
-        the area's box all the time, the last movement into the circle around the press is taken
-        instead. Returns None if the pointer was in this circle all the time, too.
+        Only movements after `since_ms` count. If the pointer was in the area's box all the time,
+        the circle around the press is used instead. Returns None if it was in this circle all the
+        time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
         if start is None and area.box is not None:
@@ -141,7 +139,7 @@ class PointerPath:
     def _entry_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
         """Returns the start of the last movement into `area`, or None if there was none.
 
-        A movement begins after a rest of `RUN_GAP_MS`, but not before `since_ms`.
+        A movement begins after the pointer rested for `RUN_GAP_MS`, or at `since_ms`.
         """
         number = self._newest(press_ms)
         while number >= 0 and area.contains(*self.place(number)):
@@ -174,8 +172,7 @@ _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 def pointer_path(events: pa.Table) -> PointerPath:
     """Returns the path through the positions of all inputs in an events table.
 
-    The `events` stage moves positions outside of a display to its border. The path contains the
-    original positions that the recorder logged.
+    The positions are those that the recorder logged, even outside of a display.
     """
     is_cut = pc.is_valid(events["raw_x"])
     x = pc.if_else(is_cut, events["raw_x"], events["x"])

@@ -1,9 +1,9 @@
 """Finds the times at which the screen is black or locked, because keys may then type a password.
 
-Actions at these times are private: no stage after `actions` writes their text or frames of them.
-A *lock chord* is the platform's keyboard shortcut for locking the screen. The screen counts as
-locked after a lock chord if the video then shows a black frame or no longer shows the desktop.
-It counts as unlocked when the desktop from before the chord is back.
+Actions at these times are private: no stage after `actions` writes their text or frames. A *lock
+chord* is the platform's keyboard shortcut for locking the screen. The screen counts as locked after
+a lock chord if the video then shows a black frame or no longer shows the desktop. It counts as
+unlocked when the desktop from before the chord is back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +27,9 @@ from demo_pipeline.recording.input_log import EventType
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.recording.video_probe import VideoPackets
 
-# Minimum length of a black stretch, seconds; an estimate. Shorter stretches are flashes, such as
-# those when the display mode changes.
+# Minimum length of a black stretch, seconds; an estimate. A change of the display mode is shorter.
 BLACK_S = 1.0
-# Maximum time from the lock chord to the lock screen, seconds; an estimate. In this time, the
-# desktop may fade out.
+# Maximum time in which the desktop may fade to the lock screen, seconds; an estimate.
 LOCKED_S = 5.0
 BEFORE_S = 0.05  # seconds; a frame 0.05 s before the lock chord certainly shows the desktop
 # Samples of `Frame.quartered` per side of a block. A block covers 32 x 32 pixels, about a word.
@@ -39,14 +37,13 @@ MARK_BLOCK = 8
 # Levels of brightness (0 to 255). Both values are estimates, and are larger than codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
 SAME_LEVELS = 24  # maximum difference of two samples that count as equal
-# The blocks with content on the desktop before the lock chord are compared with the same blocks on
-# a later screen. The limits for the share of equal blocks are estimates. On a lock screen, blocks
-# are equal only by chance. After unlocking, a clock or a message on the desktop may have changed.
+# Limits for the share of the desktop's blocks with content that are equal after the lock chord;
+# estimates. On a lock screen, blocks are equal only by chance. After unlocking, a clock or a
+# message may have changed.
 LOCKED_SHARE = 0.3  # maximum share on a lock screen
 BACK_SHARE = 0.6  # minimum share when the desktop is back
 
-# Seconds. If the clock's uncertainty is larger, it is not known which packets of the video belong
-# to a key.
+# Seconds. If the clock's uncertainty is larger, packets of the video cannot be assigned to keys.
 SURE_S = 0.25
 # A packet shows a change if it is more than 1.5 times as large as the 5th percentile of all packet
 # sizes. In 16 recordings of real desktops, the largest packet while visible letters were typed was
@@ -78,7 +75,7 @@ class PrivateStretch:
     end: float
 
     def overlaps(self, start: float, end: float) -> bool:
-        """Whether the stretch overlaps the range from `start` to `end`."""
+        """Whether the stretch overlaps the range from `start` to `end`, video seconds."""
         return self.start <= end and start < self.end
 
 
@@ -155,16 +152,13 @@ def _blocks_range(values: Luma) -> Luma:
 class PrivateScreen:
     """The observer that finds private actions in the frames around keys and after lock chords.
 
-    Frames around keys are decoded only where the packets of the video are small. Most typing is
-    visible and makes large packets, but on a black screen nothing changes.
-
     Args:
         actions: the actions, in time order.
         inputs: the inputs, in time order.
         platform: windows, macos, linux or empty.
         clock: the clock of the recording. An action is private if, within the clock's uncertainty,
             one of its keys may have been pressed on a black screen.
-        packets: the packets of the video.
+        packets: the packets of the video. Where they are large, the screen is not black.
     """
 
     def __init__(
@@ -193,8 +187,7 @@ class PrivateScreen:
     def _lock(self, chord: Action) -> _Lock:
         """Returns the initial state of a lock chord, before its frames are decoded.
 
-        On platforms where the chord may also be a shortcut of a program, the lock screen must come
-        before the next action. A later change of the screen may be the effect of the next action.
+        Where a program may use the same chord, the lock screen must come before the next action.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)
@@ -211,10 +204,7 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode: at lock chords and later actions, and at unanswered keys.
-
-        A key is unanswered if the packets after the key do not show a change.
-        """
+        """Yields the spans to decode, at lock chords, later actions and keys without an effect."""
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)
@@ -230,8 +220,8 @@ class PrivateScreen:
     def _unanswered(self, moments: Sequence[float]) -> list[float]:
         """Returns the times of key presses after which the packets do not show a change.
 
-        If the clock is too uncertain, all times are returned, because a change may belong to
-        another key. `moments` are the times of all key presses, video seconds.
+        If the clock is too uncertain, all times are returned. `moments` are the times of all key
+        presses, video seconds.
         """
         sizes = self._change_bytes
         if sizes is None or self._uncertainty_s > SURE_S or not (sizes > 0).any():
@@ -268,8 +258,7 @@ class PrivateScreen:
     def was_dark(self, start: float, end: float) -> bool:
         """Whether a black stretch of at least a second overlaps a range, in the frames so far.
 
-        `start` and `end` of the range are video seconds. The black stretch may begin before the
-        range and end after it.
+        `start` and `end` of the range are video seconds.
         """
         return any(black.overlaps(start, end) for black in self._dark())
 
@@ -280,9 +269,9 @@ class PrivateScreen:
         return [PrivateStretch(lock.chord, lock.end) for lock in self._locks if lock.is_locked]
 
     def desktop_before(self, time: float) -> Frame | None:
-        """Returns the last frame before the lock chord if the screen is locked at a time.
+        """Returns the last frame before the lock chord if the screen is locked, otherwise None.
 
-        Returns None if the screen is not locked at `time`, video seconds.
+        `time` is in video seconds.
         """
         for lock in self._locks:
             if lock.is_locked and lock.chord < time < lock.end:
@@ -290,10 +279,7 @@ class PrivateScreen:
         return None
 
     def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
-        """Returns the indexes of the private actions, and the stretches that contain them.
-
-        Call it after the last frame.
-        """
+        """Returns the indexes of the private actions, and their stretches, after the last frame."""
         dark = self._dark()
         locked = self._locked()
         private_actions: list[int] = []
@@ -318,10 +304,7 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action may have begun in a locked stretch.
-
-        For a pause, it is enough that a part of the pause lies in the stretch.
-        """
+        """Whether an action may have begun in a locked stretch, or a pause overlaps it."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

@@ -1,7 +1,7 @@
 """Compares the screen before each action with the screen at the action's accessibility scan.
 
-The comparison finds the changes of the screen since the scan, and decides whether the target was
-redrawn. The same frames also show whether the boxes of the scan have the units of the pointer.
+The comparison decides whether the target was redrawn since the scan, and whether the boxes of the
+scan have the units of the pointer.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,12 @@ from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larger element
-# The highlight of an element in which a menu may open covers more than 1 / HIGHLIGHT_PARTS of the
-# element's area. The value is an estimate.
+# The highlight of an element in which a menu may open covers more than 1 / HIGHLIGHT_PARTS of it;
+# an estimate.
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
 # Largest distance to the left or right of a press at which a changed area may be the highlight of
-# the pressed menu item, in video pixels. The area need not contain the press, because 48 pixels
-# around the pointer are ignored.
+# the pressed menu item, video pixels. Within 48 pixels of the pointer, changes are ignored.
 NEAR_POINTER_PX = 64
 # Share of the screen. In a target that covers more, only changes at the press count as a redraw.
 LARGE_ELEMENT_SHARE = 0.05
@@ -63,9 +62,6 @@ class ActionScreens(NamedTuple):
 
 class ScanComparison:
     """The observer that compares the screen before each action with the screen at its scan.
-
-    A video with a variable frame rate has no frames while nothing changes. The last frame before a
-    time therefore shows the screen at this time, however old the frame is.
 
     Args:
         requests: the requests of the actions to compare, in order.
@@ -122,13 +118,11 @@ class ScanComparison:
         """Returns the screens of an action and of its scan.
 
         Returns None if the action has no scan or no screenshot, or if no frame of the scan was
-        decoded. Requests must come in order, because frames of earlier scans are dropped.
+        decoded. Requests must come in order.
 
         Args:
-            request: the request of the action.
             frame: the frame of the action's screenshot, or None if there is no screenshot.
-            latest: the last frame before the press. Content that opened under the pointer may be
-                visible only in this frame.
+            latest: the last frame before the press.
         """
         scan = request.scan
         if scan is None or frame is None:
@@ -151,8 +145,8 @@ class ScanComparison:
 
         Args:
             request: the request whose scan is tested.
-            is_last: whether the frame in which the scan ended must have been decoded by now. If it
-                is missing then, the frame in which the scan began is used.
+            is_last: whether to use the frame in which the scan began if the frame in which the scan
+                ended is missing.
         """
         scan = request.scan
         canvas = request.canvas
@@ -238,17 +232,14 @@ class ScanComparison:
     ) -> bool:
         """Whether the target was redrawn, or content appeared over it, since `screens.first`.
 
-        A menu without a visible edge changes the brightness of its area, and its items are
-        highlighted under the pointer. An area at the press that changed its brightness is therefore
-        a redraw, unless it is a highlight of the target or of an element around the target. A
-        highlight covers much of its element and nothing else. It can consist of two areas, because
-        changes under the pointer are ignored.
+        An area at the press that changed its brightness is a redraw, for example a menu, unless it
+        is a highlight of the target or of an element around the target. A highlight covers much of
+        its element and nothing else.
 
         Args:
             aim: the target.
             point: place of the press, video pixels.
             changes: changes of content between `screens.first` and `screens.shot`.
-            screens: the screens of the action and of its scan.
         """
         first, _, shot, at_press = screens
         x, y = point
@@ -293,10 +284,7 @@ class ScanComparison:
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def leave_out(self, request: FrameRequest) -> None:
-        """Drops the results of an action that was compared with a wrong canvas.
-
-        The scale of its scan is then in doubt.
-        """
+        """Drops the results and the scale of an action that was compared with a wrong canvas."""
         self.targets.pop(request.action_index, None)
         self.since_scan.pop(request.action_index, None)
         if request.scan is not None and request.scan.event_index in self.scales.fits:
@@ -317,8 +305,8 @@ def _at_target(
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
     """Whether changed areas may be the highlight of an element.
 
-    The areas must be inside the element, apart from `BEYOND_PX`. If the element is so large that a
-    menu may open inside it, the areas must also cover a good part of the element.
+    The areas must be inside the element, apart from `BEYOND_PX`. In a large element, they must also
+    cover a good part of it.
     """
     for area in areas:
         beyond = max(

@@ -34,10 +34,7 @@ _OTHER_FILES = {FRAMES_FILE, PICTURES_FILE, EVIDENCE_FILE, DIGESTS_FILE}
 
 
 def check_screenshot_digests(folder: Path) -> list[Problem]:
-    """Returns a problem for each file that is missing, unexpected, or changed since it was written.
-
-    Later stages link these files and trust their digests.
-    """
+    """Returns a problem for each file that is missing, unexpected, or differs from its digest."""
     names = {path.name for path in folder.iterdir()}
     screenshots = {name for name in names if name.endswith(".png")}
     problems = [_problem(name, "is missing") for name in sorted(_OTHER_FILES - names)]

@@ -125,10 +125,8 @@ class ScreenshotFiles:
         """Writes a screenshot and its row of pictures.parquet.
 
         Args:
-            name: name of the file.
             rgb: the pixels, (height, width, 3).
-            frame: the frame with exactly these pixels; its planes speed up the thumbnail. None if
-                the frame was scaled.
+            frame: the frame with exactly these pixels. None if the frame was scaled.
         """
         data = self._png.encode(rgb)
         (self._folder / name).write_bytes(data)
@@ -166,17 +164,14 @@ class ScreenshotFiles:
 def open_screenshot_files(folder: Path) -> Iterator[ScreenshotFiles]:
     """Opens a writer of screenshots and of pictures.parquet.
 
-    If an error is raised, no table is written.
+    After an error, pictures.parquet is not written.
     """
     with TableWriter(folder / PICTURES_FILE, PICTURES_SCHEMA, batch_rows=_BATCH) as table:
         yield ScreenshotFiles(folder, table)
 
 
 def _resized_twice(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Scales an image in two steps, which takes a third of the time of a single step.
-
-    `size` is (width, height).
-    """
+    """Scales an image to (width, height) in two steps, which takes a third of the usual time."""
     twice = (2 * size[0], 2 * size[1])
     return _resized(cv2.resize(pixels, twice, interpolation=cv2.INTER_AREA), size)
 
@@ -186,10 +181,10 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _small_frame(frame: Frame, height: int) -> Any:
-    """Returns a thumbnail of a frame, made by scaling its planes before the colours are converted.
+    """Returns a thumbnail of a frame, scaled before the colours are converted.
 
-    Scaling after the conversion would take three times as long. Returns None if the planes of the
-    frame have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
+    This takes a third of the time. Returns None if the planes of the frame have another format than
+    `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
     """
     decoded = frame.decoded
     if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:
@@ -222,7 +217,7 @@ def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
 def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
     """Reads the facts about the screenshots in a folder, by file name.
 
-    The result is empty if the folder has no pictures.parquet.
+    Returns an empty result if the folder has no pictures.parquet.
     """
     if not (folder / PICTURES_FILE).is_file():
         return {}

@@ -48,9 +48,6 @@ class ScreenshotWriter:
     """Writes screenshots, scaled to the canvas, as NNN.png and final.png.
 
     Args:
-        video: the video.
-        pointer: the pointer in the video.
-        files: writes the files of the screenshots.
         native: whether to write screenshots in the screen's own size, too.
     """
 
@@ -74,11 +71,10 @@ class ScreenshotWriter:
         """Writes the PNG of a request after its last frame, and returns the row of frames.parquet.
 
         Args:
-            chooser: the chooser of the request.
             choice: the frame, confirmed by `FrameFallback`.
             at_target: whether a pointer inside the target's box counts as being at the target. If
-                False, a circle around the press is used instead of the box. Pass False if another
-                element may be there by now.
+                False, because another element may be there by now, a circle around the press
+                counts.
         """
         request = chooser.request
         frame = choice.frame
@@ -116,11 +112,10 @@ class ScreenshotWriter:
         actions: Sequence[Action],
         requests: Sequence[FrameRequest],
     ) -> list[Screenshot]:
-        """Removes the screenshots in which the place of the action is unknown.
+        """Removes screenshots in which the place of the action is unknown, after the last frame.
 
         A screenshot is kept if its frame and its action are in the same part of the recording, and
-        if the `stretch` of this part's canvas was used for writing the screenshot. Call this method
-        after the last frame.
+        if the `stretch` of this part's canvas was used for writing the screenshot.
 
         Args:
             screenshots: the row of frames.parquet for each action.
@@ -160,13 +155,11 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the screen in its own size, undistorted.
+    """Returns the screen in its own size, undistorted, or None if it has the size of the canvas.
 
-    Returns None if the screen has the size of the canvas.
-    Call `fit_canvas` with the image's size to find the position of the image on the canvas.
+    `fit_canvas` finds the position of the image on the canvas.
 
     Args:
-        canvas: the canvas of the frame.
         rgb: pixels of the frame, (height, width, 3).
     """
     size = (round(canvas.video_width / canvas.stretch), canvas.video_height)

@@ -1,6 +1,5 @@
 """The `screenshots` stage: writes a PNG of the screen before each action, and evidence.json.
 
-The stage calibrates clock and canvas, requests a frame for each action, and decodes the video once.
 Actions that started or stopped the recorder get no screenshot.
 """
 
@@ -61,15 +60,13 @@ def without_recorder(
 ) -> DecodeResult:
     """Returns the results of the decode pass without actions that started or stopped the recorder.
 
-    The screenshots of these actions are removed from `folder`. If the last action stopped the
-    recorder, its screenshot becomes final.png, because it shows the screen after all other actions.
-    If no action would remain, nothing is left out, because a person has to judge such a recording.
+    Their screenshots are removed from `folder`. If the last action stopped the recorder, its
+    screenshot becomes final.png. If no action would remain, nothing is left out: a person has to
+    judge such a recording.
 
     Args:
-        observed: the results of the decode pass.
         actions: the actions, in time order.
         on_windows: indexes of the actions on a window of the recorder.
-        folder: contains the files of the decode pass.
     """
     control = set(on_windows)
     last = last_action(actions)
@@ -97,8 +94,7 @@ def without_recorder(
 def _take_away(folder: Path, name: str, digests: dict[str, str], *, last: bool) -> None:
     """Removes a screenshot and its copy in the screen's own size.
 
-    If `last` is true, the screenshot replaces final.png instead, and its copy replaces the copy of
-    final.png. If the screenshot has no copy, the copy of final.png is removed.
+    If `last` is true, they replace final.png and its copy instead.
     """
     for path_of in (Path, native_of):
         screenshot = path_of(folder / name)
@@ -129,8 +125,6 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     Returns the summary of the stage.
 
     Args:
-        log, video: files of the recording.
-        manifest: facts about the recording from its files.
         events_folder, actions_folder: outputs of earlier stages.
         out: folder for the screenshots, their tables and evidence.json.
         settings: contain the names of the recorder's windows.
@@ -201,7 +195,6 @@ class _Observation:
 
     Attributes:
         scans: all accessibility scans of the log.
-        reader: reads the trees of the scans.
         out: folder for the files of the decode pass.
     """
 
@@ -218,7 +211,6 @@ class _Observation:
     def run(self, calibration: Calibration, recorder_windows: Collection[str]) -> DecodeResult:
         """Runs the decode pass, and leaves out the actions that started or stopped the recorder.
 
-        Before the decode pass, the method looks for changes of the screen's size in the scans.
         `recorder_windows` are names of the recorder's windows.
         """
         targets = self._targets(calibration)
@@ -275,10 +267,7 @@ class _Observation:
 
 
 def _without_early_moves(events: Any, actions: Sequence[Action]) -> Any:
-    """Returns the events table without the pointer moves up to the end of the last action.
-
-    These moves are not needed as inputs, because the pointer's path contains their positions.
-    """
+    """Returns the events table without the pointer moves up to the end of the last action."""
     last = last_action(actions)
     after = pc.greater(events["time_ms"], last.end_ms if last else 0)
     return events.filter(pc.or_(after, pc.not_equal(events["event"], EventType.MOUSEMOVE)))

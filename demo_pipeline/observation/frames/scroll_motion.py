@@ -25,7 +25,7 @@ from demo_pipeline.observation.frames.changes import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
-# Maximum number of scrolls that are measured, spread over the recording. More are not needed.
+# Maximum number of scrolls that are measured, spread over the recording.
 MOST_SCROLLS = 12
 AFTER_S = 0.5  # seconds for which smooth scrolling may go on after the last notch
 ROW_STEP = 2  # video pixels between samples in a column; lines of text need close samples
@@ -52,8 +52,7 @@ class _Scroll:
 
     Attributes:
         action_index: row of actions.parquet.
-        span: the span in which the video shows the scroll and its effect, video seconds. It ends at
-            the next press at the latest.
+        span: time of the scroll and its effect, until the next press at the latest, video seconds.
         place: position of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.
@@ -75,7 +74,6 @@ class ScrollMotion:
 
     Args:
         actions: the actions, in time order.
-        clock: the clock of the recording.
         screen: the parts of the recording, each with its canvas.
     """
 
@@ -129,10 +127,10 @@ class ScrollMotion:
                 scroll.pixels += pixels
 
     def result(self, misplaced: Collection[int] = ()) -> WheelVote:
-        """Returns the sign and unit of the wheel that the measured scrolls show.
+        """Returns the sign and unit of the wheel according to the measured scrolls.
 
-        The scrolls with indexes in `misplaced`, which have a wrong canvas, are ignored. Call it
-        after the last frame.
+        Call it after the last frame. Scrolls with indexes in `misplaced`, which have a wrong
+        canvas, are ignored.
         """
         return count_votes(
             ScrollEvidence(
@@ -188,11 +186,10 @@ def _differ(first: Luma, second: Luma) -> Cells:
 
 
 def _shift(before: Luma, after: Luma) -> int:
-    """Returns the number of rows by which the content moved down. It is negative for a move up.
+    """Returns the number of rows by which the content moved down, negative for a move up.
 
-    The result is the shift with the best correlation. It is 0 if this correlation is low, or if the
-    correlation without movement or in the opposite direction is nearly as high. Flat areas, such as
-    a highlighted row, are ignored.
+    The result is 0 if no shift correlates well, or if the correlation without movement or in the
+    opposite direction is nearly as high.
     """
     if min(before.shape) < _LEAST_COLUMNS:
         return 0
@@ -210,11 +207,7 @@ def _shift(before: Luma, after: Luma) -> int:
 
 
 def _texture(luma: Luma) -> Floats32:
-    """Returns an image in which edges and letters stand out, and flat areas are 0.
-
-    The image is slightly blurred, because the content may move by a fraction of the distance
-    between two samples.
-    """
+    """Returns a slightly blurred image in which edges and letters stand out from flat areas (0)."""
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
     return texture

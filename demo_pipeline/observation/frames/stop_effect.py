@@ -21,17 +21,17 @@ CUT_OFF_S = 0.3
 STOP_BY_CLICK_S = 2.0
 CLICK_CELLS = 1  # least number of cells that a click changes; a small check mark is in one cell
 BLINK_S = 1.5  # seconds before the press in which every blinking cell changes at least once
-# Largest share of the cells that may change right before the press. If more cells change, too few
-# cells are steady, and every later change counts as an effect of the action.
+# Largest share of the cells that may change right before the press. If more change, too few cells
+# are steady, and every later change counts as an effect.
 UNSTEADY_SHARE = 0.1
 
 
 class StopEffect:
     """The observer that looks for an effect of the last action until the end of the video.
 
-    Any change of the screen is an effect, however small. Cells that already changed right before
-    the press may show a text cursor, a clock or a spinner. They are ignored, except around the
-    pointer. If the action is a shortcut, changes around the pointer are ignored, too.
+    Any change of the screen is an effect. Cells that already changed right before the press are
+    ignored, except around the pointer. After a shortcut, all changes around the pointer are
+    ignored.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
@@ -95,8 +95,8 @@ class StopEffect:
     def result(self) -> bool:
         """Whether the action stopped the recorder, because the screen did not change after it.
 
-        Returns False for a click that no frame follows. A video with a variable frame rate ends
-        with the last change of the screen, even if the recording went on.
+        Returns False for a click that no frame follows, because a video with a variable frame rate
+        ends with the last change of the screen.
         """
         if self._changed or not self._may_be_stop:
             return False

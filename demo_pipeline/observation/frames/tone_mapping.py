@@ -1,8 +1,7 @@
 """Converts frames of an HDR video to 8-bit sRGB, with the desktop's white at 255.
 
 HDR encodes the white of an ordinary desktop far below the largest value (at 58 % of the code values
-in PQ, at 75 % in HLG). Without conversion, the frames would look grey. Everything brighter than
-this white, such as the highlights of an HDR clip, becomes white.
+in PQ, at 75 % in HLG). Everything brighter becomes white.
 """
 
 from typing import Any

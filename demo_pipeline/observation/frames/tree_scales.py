@@ -29,18 +29,17 @@ CUT_SHARE = 0.06  # largest share of a fitting box's edges that may cut through 
 # Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
 # 0.48 to 1.00, wrong scales 0.47 at most.
 FIT_SHARE = 0.5
-# If the share of fitting boxes is below MISFIT_SHARE without scaling, the tree is probably in other
-# units than the pointer. In trees with other units, the share was at most 0.34.
+# If a smaller share of the unscaled boxes fits, the tree is probably in other units than the
+# pointer. In trees with other units, the share was at most 0.34.
 MISFIT_SHARE = 0.35
 
 
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
 
-    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. With any other factor, at
-    least `FIT_SHARE` of the boxes must fit, and at least twice as many as without scaling. If there
-    is no such factor, the result is 1, or None if fewer than `MISFIT_SHARE` of the unscaled boxes
-    fit.
+    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. With another factor, at least
+    `FIT_SHARE` must fit, and at least twice as many as without scaling. Otherwise the result is 1,
+    or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
 
     Args:
         detail: the screen at the time of the scan, as in `ScreenDetail.detail`.
@@ -75,7 +74,7 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
         steps: results of `_sums` for the differences between neighbouring columns, and between
             neighbouring rows.
         marks: (elements, 4) boxes, video pixels.
-        least: the share below which the result is 0. The calculation then ends early.
+        least: the share below which the result is 0.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)
@@ -99,20 +98,16 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
 
 
 def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
-    """Returns the sum inside each box from the integral image `sums`.
-
-    `bottom` and `right` are excluded.
-    """
+    """Returns the sum inside each box, without `bottom` and `right`, from the integral image."""
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 
 class TreeScales:
     """Decides the scale of each scan: the factor that maps its boxes to the units of input events.
 
-    If the boxes fit without scaling, the scale is 1. Another scale is accepted if it fits two
-    successive scans; otherwise the scale is unknown. A scan that was not tested gets the scale of
-    the scan before. If no scale fits, for example because a dialog hides the page, the scale is 1
-    as long as a window has the same box as in the last scan that fitted without scaling.
+    A scale other than 1 is accepted if it fits two successive scans; otherwise the scale is
+    unknown. A scan that was not tested gets the scale of the scan before. If no scale fits, the
+    scale is 1 as long as a window has the same box as in the last scan that fitted without scaling.
 
     Attributes:
         fits: result of `fitting_scale` for each tested scan, by the line of the scan in the log.

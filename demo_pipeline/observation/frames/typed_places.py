@@ -31,8 +31,7 @@ class TypedPlaces:
     Args:
         actions: all actions; only those that type visible text are compared.
         detector: knows the cells that flicker, which are ignored.
-        pointer: the pointer's path. If the pointer moved between the two screenshots, changes
-            around the pointer are ignored.
+        pointer: the pointer's path. Changes around a moving pointer are ignored.
 
     Attributes:
         places: boxes of the changes in video pixels, by index of the typing action; empty for an
@@ -51,10 +50,7 @@ class TypedPlaces:
         self.dotted: list[int] = []
 
     def see(self, action_index: int, frame: Frame | None) -> None:
-        """Takes the frame of an action's screenshot, or None if there is no screenshot.
-
-        Must be called in the order of the actions.
-        """
+        """Takes the frame of each action's screenshot (or None), in the order of the actions."""
         if frame is None:
             return
         if self._before is not None:

@@ -23,9 +23,9 @@ class Leak(NamedTuple):
 
     Attributes:
         is_leak: the pointer is at the target already, or the frame is later than
-            `FrameRequest.limit` and may show the press itself.
-        is_unavoidable: the pointer is at the target and was there when the previous action ended,
-            so no earlier frame is better. False if the frame is later than `FrameRequest.limit`.
+            `FrameRequest.limit`.
+        is_unavoidable: the pointer was at the target when the previous action ended, so no earlier
+            frame is better. False if the frame is later than `FrameRequest.limit`.
         distance_px: distance from the pointer to the press, in event space. None if the action has
             no target area (keys), or if the pointer's position is unknown.
     """
@@ -40,10 +40,8 @@ class VideoPointer:
     """The pointer's path in times and pixels of the video.
 
     Attributes:
-        path: the pointer's positions in the log.
         clock: converts event times to video times.
-        screen: the parts of the recording with different resolutions, each with the mapping from
-            event positions to video pixels (its canvas).
+        screen: the parts of the recording with different resolutions, each with its canvas.
         frame_s: mean interval between frames, seconds.
     """
 
@@ -55,8 +53,8 @@ class VideoPointer:
     def positions_near(self, time: float) -> list[Point]:
         """Returns the points at which a frame may show the pointer or its hover effects.
 
-        The points are in video pixels. There are several, because the clock and the moment of the
-        screen capture are uncertain. `time` is the frame's, in video seconds.
+        The points are in video pixels. There are several, because the clock is uncertain. `time` is
+        the frame's, in video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
@@ -80,8 +78,7 @@ class VideoPointer:
     def path_near(self, time: float) -> list[Point]:
         """Returns all logged positions at which a frame may show the pointer, video pixels.
 
-        `time` is the frame's, in video seconds. The pointer is assumed to rest at its first logged
-        position until it moves.
+        `time` is the frame's, in video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
@@ -92,9 +89,9 @@ class VideoPointer:
     def moves_around(self, before: float, after: float) -> list[Point]:
         """Returns the pointer's positions, in event space, if it moved between two frames.
 
-        The result has up to four positions: at the two frames, one frame earlier and one frame
-        later, because recorders stamp frames up to one frame early or late. Positions before the
-        first logged one are left out. The result is empty if the pointer rested.
+        There are up to four positions: at the two frames, one frame earlier and one frame later,
+        because recorders stamp frames up to one frame early or late. The result is empty if the
+        pointer rested.
 
         Args:
             before: time of the first frame, video seconds.
@@ -111,7 +108,7 @@ class VideoPointer:
         return [position for position in around if position is not None]
 
     def places_around(self, before: float, after: float) -> list[Point]:
-        """Returns the positions of `moves_around`, or more if the clock is uncertain.
+        """Returns the positions of `moves_around`.
 
         If the clock's uncertainty exceeds the interval between frames, the result has all logged
         positions that the pointer may have had during the move.

@@ -1,11 +1,7 @@
 """Decodes parts of a video in presentation order, and gives access to the pixels of the frames.
 
-Between the parts, the reader seeks, or it decodes only reference frames. Damaged frames are left
-out.
-
-Colours are converted by FFmpeg's scaler in a filter graph, because a graph reuses its memory.
-Without a graph, each conversion takes 6 MB of new memory from the operating system, and the page
-faults take three times as long as the conversion itself.
+Colours are converted in an FFmpeg filter graph, because a graph reuses its memory. Without a graph,
+page faults take three times as long as the conversion itself.
 """
 
 import math
@@ -142,7 +138,7 @@ class Frame:
 def plane_rows(plane: Any) -> Luma:
     """Returns a plane of a decoded frame as (rows, bytes), a view of the decoder's memory.
 
-    Rows may be longer than the frame is wide, because padding follows each row in memory.
+    Rows may end with padding.
     """
     return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
 
@@ -238,14 +234,10 @@ def decode_spans(
 ) -> Iterator[Frame]:
     """Yields the frames of a video that lie in `spans`, in presentation order.
 
-    A gap between two spans is skipped by a seek if the gap contains a key frame. In other gaps,
-    only reference frames are decoded. Frames that cannot be decoded, or whose damage the decoder
-    conceals, are left out without an error. Callers can detect missing frames by comparing with
-    the times in `packets`.
+    Damaged frames are left out without an error. Callers can detect missing frames by comparing
+    with the times in `packets`.
 
     Args:
-        path: the video file.
-        packets: the index of its frames.
         spans: ascending and disjoint.
         size: width and height that every frame must have, pixels before rotation. None allows any
             size.
@@ -269,10 +261,10 @@ def _stretches(packets: VideoPackets, spans: Sequence[Span]) -> Iterator[PtsRang
 
 
 class _ForwardReader:
-    """Decodes the `wanted` parts of a video, one after the other.
+    """Decodes the `wanted` parts of a video, and only reference frames in the gaps between them.
 
-    In the gaps between them, only reference frames are decoded. No attribute holds a frame, because
-    the decoder and the frame would then keep each other in memory.
+    No attribute holds a frame, because the decoder and the frame would then keep each other in
+    memory.
     """
 
     def __init__(
@@ -348,8 +340,7 @@ class _ForwardReader:
     def _enter(self, pts: int | None) -> None:
         """Tells the decoder which frames it may skip, starting at the packet with time `pts`.
 
-        The decoder decodes all frames of a wanted part, and in gaps only reference frames. A packet
-        without a time is decoded, because it may belong to a wanted part.
+        A packet without a time is decoded, because it may belong to a wanted part.
         """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1
@@ -361,8 +352,7 @@ class _ForwardReader:
 def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
     """Leaves out corrupt frames, and all frames after them up to the next intact key frame.
 
-    B-frames depend on the next frame that is not a B-frame. They are held back until that frame is
-    known to be intact.
+    B-frames are held back until the next frame that is not a B-frame is known to be intact.
     """
     broken = False
     waiting: list[Any] = []
@@ -383,10 +373,7 @@ def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
 
 
 def _key_before(packets: VideoPackets, pts: int) -> int:
-    """Returns the presentation time of the last key frame up to `pts`.
-
-    If all key frames are later, returns the time of the first key frame.
-    """
+    """Returns the presentation time of the last key frame up to `pts`, or else of the first one."""
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
 
@@ -394,8 +381,7 @@ def _key_before(packets: VideoPackets, pts: int) -> int:
 def number_at(times: Floats, time: float) -> int:
     """Returns the index of the frame that a player shows at `time`; -1 before the first frame.
 
-    A frame is shown until the next one, however long that takes. `times` are the presentation times
-    of all frames, ascending seconds.
+    `times` are the presentation times of all frames, ascending seconds.
     """
     return int(times.searchsorted(time + TIME_TOLERANCE_S, "right")) - 1
 
@@ -413,7 +399,7 @@ def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:
             yield frame
 
 
-LONE_FRAME_S = 0.1  # seconds; interval between frames that is assumed for a video with one frame
+LONE_FRAME_S = 0.1  # seconds; assumed interval between frames of a video with one frame
 
 
 @dataclass(frozen=True)
@@ -421,8 +407,6 @@ class RecordedVideo:
     """A video file and the presentation times of its frames.
 
     Attributes:
-        path: the video file.
-        packets: the index of its frames.
         size: width and height that every frame must have, pixels before rotation. None allows any
             size.
     """
@@ -446,8 +430,8 @@ class RecordedVideo:
     def grab_s(self) -> float:
         """The interval between frames while the screen changes, seconds.
 
-        This is the 10th percentile of all intervals. The mean would be too long, because recorders
-        with a variable frame rate write no frames while nothing changes.
+        This is the 10th percentile of all intervals. The mean would be too long if no frames are
+        written while nothing changes.
         """
         distances = np.diff(self.times)
         return float(np.percentile(distances, 10)) if len(distances) else LONE_FRAME_S

@@ -73,11 +73,10 @@ class _IntervalRecord:
 
     @property
     def end(self) -> float:
-        """When the observation of the interval ends, video seconds.
+        """When the observation of the interval ends, video seconds: when the second action starts.
 
-        This is the start of the second action. If the interval has no `place`, for example because
-        the second action is keys, the observation includes the action's effect: it lasts
-        `TOGETHER_S` longer.
+        If the interval has no `place`, it ends `TOGETHER_S` later, to include the second action's
+        effect.
         """
         if self.interval.place is not None:
             return self.interval.until
@@ -91,8 +90,8 @@ class _IntervalRecord:
             luma: luma of the frame, as in `Frame.quartered`.
             before: luma of the previously compared frame.
             changed: the cells that changed between the two frames.
-            hovered: the changed cells beside the pointer, if the pointer arrived there shortly
-                before; otherwise no cells.
+            hovered: the changed cells beside a pointer that arrived shortly before; otherwise no
+                cells.
         """
         interval = self.interval
         if self._first is None:
@@ -156,7 +155,7 @@ class _IntervalRecord:
         """Returns the changes after the first action's own effect, each with its time.
 
         Slight changes right before the second action, such as the blink of a text cursor, are left
-        out, because nobody reacts to a change so soon.
+        out.
         """
         counts = [np.count_nonzero(cells) for _, cells in self._late]
         slight = PART_SHARE * max(counts, default=0)
@@ -177,11 +176,7 @@ def _content(luma: Luma) -> Cells:
 
 
 def _was_blank(before: Luma, after: Luma) -> Cells:
-    """Returns a map (rows, columns) of the cells without content whose background did not change.
-
-    For example, the cells of a notification are false if its background differs from that of the
-    content behind.
-    """
+    """Returns a map (rows, columns) of the cells without content and with the same background."""
     background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
     return ~_content(before) & ~background_changed
 
@@ -237,13 +232,12 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether the pause with this action index may be a wait.
 
-        Returns None until all frames of the interval were seen. False is final, True is not: later
-        frames may show that the changes came from cells that move by themselves.
+        Returns None until all frames of the interval were seen. False is final, True is not.
         """
         return self._verdicts.get(pause, False)
 
     def result(self) -> list[Wait]:
-        """Returns the waits in order. Call it after the last frame."""
+        """Returns the waits in order, after the last frame."""
         while self._open:
             self._close(self._open.popleft())
         waits = []
@@ -270,8 +264,8 @@ class WaitObserver:
     ) -> tuple[Cells, Cells]:
         """Returns the cells that changed since the last compared frame, and the hovered ones.
 
-        Cells around a moving pointer are left out. A changed cell counts as hovered if it is
-        connected with the surroundings of a pointer that arrived at most `HOVER_S` ago.
+        Cells around a moving pointer are left out. Hovered cells are connected with the
+        surroundings of a pointer that arrived at most `HOVER_S` ago.
 
         Args:
             time: time of the newest frame, video seconds.
@@ -311,8 +305,7 @@ def intervals_between(
 ) -> list[Interval]:
     """Returns the intervals between successive actions with a logged pause between them.
 
-    If several pauses lie between two actions, the longest one is used. `actions` and `requests`
-    are in the same order.
+    The longest of several pauses is used. `actions` and `requests` are in the same order.
     """
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []
@@ -386,8 +379,7 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
 def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
     """Returns a map of the cells around the pointers, of the same size as the map `like`.
 
-    The map covers `across` video pixels to the left and right of each pointer, and `POINTER_PX`
-    above and below.
+    The map covers `across` video pixels to the left and right, and `POINTER_PX` above and below.
     """
     around = np.zeros_like(like)
     for x, y in set(pointers):

@@ -1,9 +1,7 @@
 """Decides which pauses are waits, in which the person waited until the screen answered an action.
 
-wait_observer.py collects the changes of the screen between two actions, and this module judges
-these changes. *Restless* cells, which move by themselves (carousels, spinners, clips, fading
-notifications, clocks), are ignored. They are known only at the end of the video, so pauses are
-judged then. In doubt, a pause is not a wait.
+*Restless* cells, which move by themselves (carousels, spinners, clips, clocks), are ignored. They
+are known only at the end of the video, so pauses are judged then. In doubt, a pause is not a wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,8 +72,7 @@ class Interval:
         limit: frames up to this time show the screen before the second action.
         until: when the second action began.
         place: box around the press of the second action, video pixels. None for keys, and for a
-            scroll at the place of the first press. The cells that the second action changes are
-            then used instead of a box.
+            scroll at the place of the first press.
         pause: row in actions.parquet of the pause between the two actions.
         seconds: length of the pause.
         origin: box around the press of the first action, video pixels; None for keys.
@@ -98,7 +95,6 @@ class IntervalChanges:
     """The changes of the screen between two actions. All cells are (rows, columns).
 
     Attributes:
-        interval: the time between the two actions.
         place: cells at the press of the second action. If the interval has no `place`, the cells
             that the second action changed.
         early: cells that changed soon after the first action, as its own effect.
@@ -106,8 +102,8 @@ class IntervalChanges:
         hovered: cells whose last change was beside the pointer, soon after the pointer arrived.
         moving_before: cells that still changed right before the first action.
         new: cells with content that was not there before the first action.
-        returned: cells with content that the effect of the first action removed for a while, for
-            example a list that a spinner replaced.
+        returned: cells with content that the first action removed for a while, for example a list
+            that a spinner replaced.
     """
 
     interval: Interval
@@ -122,9 +118,8 @@ class IntervalChanges:
     def filled(self, cells: Cells) -> Cells:
         """Returns the area in which an action on the content of `cells` can take place.
 
-        For a pointer, the area includes the gaps between the lines and columns of the content. Keys
-        act on the whole window. The cells show only the width of the window, so the area for keys
-        has the full height of the screen.
+        For a pointer, this includes the gaps between lines and columns. For keys, it is the full
+        height of the screen, because the cells show only the width of the window.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -134,19 +129,17 @@ class IntervalChanges:
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
     """Returns when the answer to the first action came to rest, in video seconds.
 
-    Returns None if the pause was not a wait. A pause is a wait in three cases; restless cells are
-    ignored in all of them.
+    Returns None if the pause was not a wait. Restless cells are ignored. A pause is a wait in three
+    cases:
 
-    1. New content is at the place of the second action. The content appeared at least a second
-       after the first action, and was at rest when the person acted again.
+    1. New content at the place of the second action appeared at least a second after the first
+       action, and was at rest when the person acted again.
     2. The first action immediately brought up a placeholder (a skeleton screen, a spinner, a label
-       like "Loading", a row of dots), and new content replaced the placeholder. The second action
-       may be anywhere.
+       like "Loading"), and new content replaced the placeholder. The second action may be anywhere.
     3. The second action is inside the content that the first action immediately brought up.
        Something in this content was busy, for example a progress bar, and came to rest.
 
     Args:
-        changes: the changes between the two actions.
         restless: (rows, columns), true where a cell moves by itself.
     """
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
@@ -160,19 +153,16 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
 
 def may_be_wait(changes: IntervalChanges) -> bool:
-    """Whether more than noise changed after the first action's own effect.
-
-    Changes of restless cells count too, because restless cells are known only later.
-    """
+    """Whether more than noise changed, in any cell, after the first action's own effect."""
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
 
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """Returns when new content at the place of the second action came to rest.
+    """Returns when new content at the place of the second action came to rest, or None.
 
-    Returns None if there is no such content. This is case 1 of `rest_after_answer`.
+    This is case 1 of `rest_after_answer`.
     """
     changed = np.zeros_like(place)
     for _, cells in late:
@@ -200,7 +190,7 @@ def _appeared(
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
     """Returns the cells with the gaps between them filled, as in `IntervalChanges.filled`.
 
-    If the cells span much of the screen, as a new page does, returns their whole bounding box.
+    Cells that span much of the screen, as a new page does, become their whole bounding box.
     """
     rows = np.flatnonzero(cells.any(axis=1))
     columns = np.flatnonzero(cells.any(axis=0))
@@ -220,11 +210,9 @@ def _gave_way(
     This is case 2 of `rest_after_answer`. The first value, in video seconds, is None if no
     placeholder was replaced. The second value is a limit in seconds.
 
-    The person may read for `READING_S` if the placeholder covered most of the answer, like the
-    skeleton of a page, or if it was the pressed label itself. A placeholder elsewhere, such as a
-    status line, is weaker evidence. The person must then act within `PAUSE_S`, and new content must
-    have appeared outside the placeholder too. Otherwise the placeholder may be a notification that
-    only faded and uncovered the content behind.
+    The limit is `READING_S` if the placeholder covered most of the answer or was the pressed label
+    itself. Otherwise, as for a status line, it is `PAUSE_S`, and new content must also have
+    appeared outside the placeholder, which may be a notification that only faded.
 
     Restless cells may be a placeholder but not an answer. Cells that moved before the first action,
     or that move after the answer, are not part of a placeholder.
@@ -263,9 +251,7 @@ def _was_busy(
 ) -> float | None:
     """Returns when busy content, such as a spinner, came to rest; None if nothing was busy.
 
-    This is case 3 of `rest_after_answer`. The changes must be at a single place, like those of a
-    progress bar, a spinner or growing lines of text. Scattered changes may come from restless
-    content.
+    This is case 3 of `rest_after_answer`. The changes must be at a single place.
     """
     changed_late = union((cells for _, cells in late), place)
     answer = _connected_with(changes.early & still | changed_late, place, changes)
@@ -287,8 +273,8 @@ def _was_busy(
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
     """Whether a region changes in a rhythm that may continue after the second action.
 
-    The repeated output of a loop is not an answer: the person acts between two lines of output, or
-    stops the loop. A rhythm is over if the region rested for at least `RHYTHM_REST` gaps.
+    A rhythm, such as the output of a loop, is not an answer. It is over if the region rested for at
+    least `RHYTHM_REST` gaps.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -328,9 +314,8 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
     """Whether the second action is inside the region.
 
-    A pointer must be on cells of the region. Typed text may also be beside the region. If keys
-    change many more cells than had appeared, for example by opening another window, the person did
-    not wait for the region.
+    A pointer must be on cells of the region. Typed text may also be beside it. Keys that change
+    many more cells, for example by opening another window, are not inside.
     """
     if changes.interval.place is not None:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
@@ -381,19 +366,19 @@ def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> 
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# Least number of intervals in which a restless cell changed unasked (see `RestlessCells`). A single
-# unasked change may be an answer.
+# Least number of intervals in which a restless cell changed without cause (see `RestlessCells`). A
+# single such change may be an answer.
 RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
 
 class RestlessCells:
-    """Finds the cells that move by themselves.
+    """Finds the cells that move by themselves, because they often change without cause.
 
-    A change is *asked* if it belongs to the screen's answer to an action. It is *unasked* if it
-    came long after an action, and the next action is unrelated to it. The class counts in
-    how many intervals each cell changed asked and unasked.
+    A cell changes *as an answer* if the change belongs to the screen's answer to an action. It
+    changes *without cause* if the change comes long after an action, and the next action is
+    unrelated to it.
     """
 
     def __init__(self) -> None:
@@ -415,8 +400,8 @@ class RestlessCells:
     def cells(self, changes: IntervalChanges) -> Cells:
         """Returns a map (rows, columns) of the cells that move by themselves, and their neighbours.
 
-        Unasked changes in the interval of `changes` are not counted, because they may be the answer
-        that is being judged.
+        Changes without cause in the interval of `changes` are not counted, because they may be the
+        answer that is judged.
         """
         if self._counts is None:
             return np.zeros_like(changes.new)
@@ -428,7 +413,7 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """Returns two maps of cells: 1 where a cell changed unasked, and 1 where it changed asked.
+    """Returns, as 0 or 1, whether each cell changed without cause, and whether as an answer.
 
     The result is (2, rows, columns). The arguments are those of `RestlessCells.add`.
     """
@@ -444,10 +429,7 @@ def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """Returns the cells that changed in an answer; None if the interval shows no answer.
-
-    An answer changes the place of the second action, or replaces a placeholder.
-    """
+    """Returns the cells that changed in an answer; None if the interval shows no answer."""
     if changes is None:
         return None
     content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]

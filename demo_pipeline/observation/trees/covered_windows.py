@@ -1,8 +1,7 @@
 """Detects windows that are missing from the accessibility tree but cover a window of the tree.
 
-Scans do not list the windows of programs without accessibility support. In the screenshot, such a
-window hides part of the border of a listed window behind it. A window that lies entirely inside the
-listed window hides no border and is not detected.
+Such a window hides part of the border of a listed window behind it. A window that lies entirely
+inside the listed window is not detected.
 """
 
 from collections.abc import Sequence
@@ -11,17 +10,15 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# Grey levels (0 to 255). A border is visible where neighbouring pixels differ by more than 12
-# levels. frames/window_order.py uses the same value.
+# Grey levels (0 to 255). A border is visible where neighbouring pixels differ by more.
 BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
 # Accessibility trees leave out the frames of windows.
 REACH_PX = 6
-# Length of the examined part of a side, in canvas pixels. It is longer than a few letters, which
-# could be taken for a border.
+# Length of the examined part of a side, in canvas pixels; a few letters are shorter.
 SEGMENT_PX = 48
-# Least share of the examined pixels that show a border if the side is visible. The value was chosen
-# by hand on the recordings of benchmarks/truth.
+# Least share of the examined pixels that show a border if the side is visible. Chosen by hand on
+# the recordings of benchmarks/truth.
 SEEN_SHARE = 0.25
 
 
@@ -30,14 +27,11 @@ def is_covered_at(
 ) -> bool:
     """Returns whether an unlisted window may cover a window near a point.
 
-    The sides of the window are examined straight above, below, left and right of the point. If one
-    of them is invisible, the window may be covered. Sides at the edge of the screenshot are
-    ignored, and so are sides that another listed window may hide. All positions are in canvas
-    pixels.
+    This may be so if a side of the window straight above, below, left or right of the point is
+    invisible. Sides at the edge of the screenshot, or behind another listed window, are ignored.
+    Positions are in canvas pixels.
 
     Args:
-        screenshot: grey screenshot of the step.
-        window: box of the window.
         others: boxes of the other windows of the tree.
         place: x and y of a point inside the window.
     """
@@ -55,14 +49,13 @@ def is_covered_at(
 def _is_side_visible(screenshot: Grey, row: float, middle: float, others: Sequence[Bounds]) -> bool:
     """Returns whether a horizontal side of a window is visible near a column of the screenshot.
 
+    Also true if no column can be examined.
+
     Args:
         screenshot: (rows, columns) in grey.
         row: row of the side.
         middle: the column in the middle of the examined part.
         others: boxes of other windows. Columns that they may hide are left out.
-
-    Returns:
-        Whether the side is visible. Also True if no column can be examined.
     """
     top = round(row) - REACH_PX
     bottom = round(row) + REACH_PX + 1

@@ -1,10 +1,8 @@
 """Decides whether the keyboard focus may be elsewhere than a scan says.
 
-AT-SPI reports an element as focused even while the person types into another window that has no
-accessibility tree, such as a terminal or a launcher. Three kinds of events may move the focus to
-such a window and are called departures: a press in another window, keys that switch or close
-windows, and text that appears elsewhere. After a departure, scans are not trusted without further
-evidence. keyboard_focus.py follows the focus itself.
+AT-SPI reports an element as focused even while the person types into a window without an
+accessibility tree. Three kinds of events, called departures, may move the focus to such a window: a
+press in another window, keys that switch or close windows, and text that appears elsewhere.
 """
 
 from dataclasses import dataclass
@@ -35,8 +33,7 @@ class Departure:
 
     Attributes:
         end_ms: when the action ended, epoch milliseconds.
-        focused: the focused element according to the current scan at the action. None if the scan
-            has no focused element.
+        focused: the focused element of the current scan. None if the scan has none.
         windows: boxes of the windows in this scan.
         place: point of the press, in event space. None if the action was not a press.
         pressed_windows: boxes of the windows under the point of the press.
@@ -86,8 +83,6 @@ def departure_by_press(action: Action, tree: StepTree, target: Element | None) -
     """Returns the departure for a press of a mouse button.
 
     Args:
-        action: the press.
-        tree: tree of the current scan.
         target: the pressed element; None if the element is unknown.
     """
     place = None

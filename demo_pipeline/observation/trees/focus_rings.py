@@ -1,8 +1,7 @@
 """Finds focus rings and highlighted list rows in screenshots.
 
-Browsers and toolkits draw a ring around the element with the keyboard focus. In an open list, they
-highlight the background of the row that Enter would choose (the *lit choice*). Callers pass the
-boxes of the elements that can have the focus.
+In an open list, browsers and toolkits highlight the row that Enter would choose (the *lit choice*).
+Callers pass the boxes of the elements that can have the focus.
 """
 
 from collections.abc import Sequence
@@ -26,12 +25,12 @@ SAME_PX = 3  # largest distance between the same sides of two equal boxes, canva
 # Least increase of the contrast across a side, in sums of grey levels, that counts as a ring. Rings
 # increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
-# Least ratio of the increase at a ring to the increase at any other element. With a smaller ratio,
+# Least ratio of the increase at a ring to the increase at any other element. If it is smaller,
 # several elements were probably redrawn.
 RING_LEAD = 2.0
 STILL_SIDE = 24  # pixels; an element with a shorter side may have no content inside its ring
-# Pixels that differ from the background are called ink. An element is new if the earlier screenshot
-# has less than a quarter of the element's ink in the later one.
+# An element is new if the earlier screenshot has less than a quarter of its ink in the later one.
+# Ink is the pixels that differ from the background.
 STILL_SHARE = 0.25
 # Largest number of pixels that may change in an element with unchanged content, as a share of the
 # element's ink.
@@ -58,18 +57,14 @@ def ringed(
 ) -> int | None:
     """Returns the index of the element that got a focus ring between two screenshots.
 
-    A ring raises the contrast across at least three sides of an element. The fourth side may touch
-    a neighbour that lost its ring.
+    A ring raises the contrast across at least three sides of an element. None if no element or
+    several elements got a ring.
 
     Args:
         before: the earlier screenshot.
         after: the later screenshot.
-        boxes: the boxes of the elements.
         may_be_new: for each element, whether the element and its ring may have appeared at the same
             time. Input fields may.
-
-    Returns:
-        The index of the element. None if no element or several elements got a ring.
     """
     if not boxes or before.shape != after.shape:
         return None
@@ -86,10 +81,7 @@ def ringed(
 
 
 def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the sides of an element look the same in two screenshots.
-
-    If they look the same, a ring in the earlier screenshot is still there.
-    """
+    """Returns whether the sides of an element, with any ring, look the same in two screenshots."""
     old = _with_rim(before, box)
     new = _with_rim(after, box)
     if old is None or new is None:
@@ -98,10 +90,7 @@ def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the inside of an element shows the same content in two screenshots.
-
-    For example, the content differs if a popup covered the element in one of the screenshots.
-    """
+    """Returns whether the inside of an element shows the same content in two screenshots."""
     x, y, width, height = map(round, box)
     rows = slice(y + _RIM, y + height - _RIM)
     columns = slice(x + _RIM, x + width - _RIM)
@@ -114,10 +103,7 @@ def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def has_same_background(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the background of an element stayed the same.
-
-    A new ring does not change the background.
-    """
+    """Returns whether the background of an element stayed the same, as it does under a new ring."""
     old = _background(before, box)
     new = _background(after, box)
     return old is not None and new is not None and abs(new - old) <= ALIKE_LEVELS
@@ -174,8 +160,7 @@ def _ink(part: Grey) -> int:
 def _side_contrasts(part: Grey) -> list[float]:
     """Returns the contrast across each side of a box that `_with_rim` cut out.
 
-    The contrast is the sum of the grey-level differences on a line across the side, averaged along
-    the side.
+    The contrast is the sum of the grey-level differences across the side, averaged along the side.
     """
     end = OUTSIDE_PX + CORNER_PX
     levels = part.astype(np.int16)
@@ -189,10 +174,7 @@ def _side_contrasts(part: Grey) -> list[float]:
 
 
 def _is_same_box(first: Bounds, second: Bounds) -> bool:
-    """Returns whether the sides of two boxes differ by at most `SAME_PX` pixels.
-
-    For example, a table cell and the field in which its text is edited have almost the same box.
-    """
+    """Returns whether the sides of two boxes differ by at most `SAME_PX` pixels."""
     first_edges = (first[0], first[1], first[0] + first[2], first[1] + first[3])
     second_edges = (second[0], second[1], second[0] + second[2], second[1] + second[3])
     return all(abs(a - b) <= SAME_PX for a, b in zip(first_edges, second_edges, strict=True))
@@ -201,8 +183,7 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
     """Returns the index of the highlighted choice, whose background differs from all other choices.
 
-    Returns None if no choice or several choices have another background, or if the list is too
-    short.
+    Returns None if there is no single such choice, or if the list is too short.
     """
     differences = _background_differences(screenshot, boxes)
     if differences is None or len(boxes) < FEWEST_CHOICES:

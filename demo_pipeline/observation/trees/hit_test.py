@@ -1,8 +1,7 @@
 """The hit test, which finds the element and the window of a tree under a point.
 
 The order of windows in the tree, or the recorder's own hit test, tells which window is in front.
-frames/scan_comparisons.py adds evidence from the video. This module also finds the element that a
-scan calls focused. The position of a node is its index in the tree's document order.
+The position of a node is its index in the tree's document order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,15 +48,13 @@ def node_at(
 ) -> Element | None:
     """Returns the target under a point: the smallest visible element, or the control around it.
 
-    Windows, the desktop, documents, panels as large as their window, containers without a name, and
-    elements that another window covers are never targets.
+    Windows, the desktop, documents, panels as large as their window, unnamed containers and covered
+    elements are never targets.
 
     Args:
-        tree: tree of the current scan.
-        x: x of the point, event space.
-        y: y of the point, event space.
+        x, y: the point, event space.
         front: position in the tree of the front window, according to the video. If None, the tree
-            decides which window is in front.
+            decides.
         of_scroll: whether the action is a scroll. The target of a scroll may be a named document.
 
     Returns:
@@ -108,12 +105,10 @@ def _nodes_of_front_window(
     The result is empty if it is unknown which window is in front.
 
     Args:
-        tree: tree of the current scan.
         under: positions of all nodes under the point.
-        x: x of the point, event space.
-        y: y of the point, event space.
+        x, y: the point, event space.
         front: position in the tree of the front window, according to the video. If None, the tree
-            decides which window is in front.
+            decides.
     """
     if front is None:
         front = front_window(tree, x, y)
@@ -125,19 +120,15 @@ def _nodes_of_front_window(
 
 
 def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
-    """Returns the innermost node of the branch of the tree that is in front.
+    """Returns the innermost node of the branch of the tree that is in front, or None if unknown.
 
-    Several branches may have nodes under a point. Menu items, options and dialogs are in front of
-    other branches, and a submenu is in front of its menu. Otherwise, the branch with the smallest
-    node is in front, if each node of the other branches surrounds this node or comes earlier in
-    document order, because a document draws its nodes in this order.
-
-    Returns None if it is unknown which branch is in front. For example, a control of another branch
-    may surround the smallest node, which is not a control itself. The smallest node may then be a
-    label that is scrolled out of sight behind the control.
+    Menu items, options and dialogs are in front of other branches, and a submenu is in front of its
+    menu. Otherwise, the branch with the smallest node is in front, if each node of the other
+    branches surrounds this node or comes earlier in document order. The result is None if a control
+    of another branch surrounds the smallest node, which may then be a label that is scrolled out of
+    sight.
 
     Args:
-        tree: tree of the current scan.
         under: positions of the nodes under a point.
     """
     around: set[int] = set()
@@ -166,10 +157,9 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
 
 
 def _popup_depth(tree: StepTree, node: int) -> int:
-    """Returns the number of nested popups at a node, which decides what is in front.
+    """Returns the number of menus, menu items and dialogs at or around a node.
 
-    Menus, menu items and dialogs count, whether they are the node itself or lie around it. If the
-    node is a list item in a combo box, the node counts as well.
+    A list item in a combo box counts as well.
     """
     depth = 0
     for outer in (node, *ancestors(tree, node)):
@@ -249,9 +239,8 @@ def text_node_around(tree: StepTree, element: Element) -> Element | None:
 def agrees_with_cursor(tree: StepTree) -> bool | None:
     """Returns whether our hit test at the pointer agrees with the recorder's own hit test there.
 
-    The hit tests agree if one of the two elements contains the other, because recorders often
-    return an element one or two levels above the smallest. Elements of different windows never
-    agree.
+    They agree if one of the two elements contains the other, in the same window, because recorders
+    often return an element one or two levels above the smallest.
 
     Returns None if the recorder made no hit test, found no element, or found one that does not
     contain the pointer. Also returns None if it is unknown which element is in front.
@@ -290,7 +279,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Documents have the role `panel`. Returns False for all roles except `panel` and `unknown`.
+    Returns False for roles other than `panel`, the role of documents, and `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
@@ -314,8 +303,7 @@ def _is_page(tree: StepTree, position: int) -> bool:
 def _is_paragraph(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a paragraph of a text editor.
 
-    The paragraphs of LibreOffice have a text but no name. A paragraph of a web page has children
-    with the text, and the hit test finds these children.
+    The paragraphs of LibreOffice have a text but no name.
     """
     return raw_role(tree, position) == "paragraph" and bool(tree.name_at(position))
 
@@ -323,9 +311,9 @@ def _is_paragraph(tree: StepTree, position: int) -> bool:
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    It is out of sight if a scrollable container around the node does not contain the point. A point
-    on the border counts as inside, because scaled boxes are rounded to whole units. Menu items are
-    hidden only by documents, because an open menu is drawn over other containers.
+    This is so if a scrollable container around the node does not contain the point; the border
+    counts as inside. Menu items are hidden only by documents, because an open menu is drawn over
+    other containers.
     """
     is_in_menu = False
     for node in ancestors(tree, position):
@@ -340,10 +328,9 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 
 
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
-    """Returns whether a node is a menu title in an invisible menu bar.
+    """Returns whether a node is a menu title in an invisible menu bar, which has no area.
 
-    An invisible menu bar has no area. LibreOffice lists its own menu bar even where the desktop's
-    toolkit draws another menu bar instead.
+    LibreOffice lists its own menu bar even where the desktop draws another menu bar instead.
     """
     parent = tree.parents[position]
     if parent < 0 or tree.roles[parent] != "menubar":
@@ -373,12 +360,10 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
     Returns None if there is no window, or if it is unknown which one is in front. The rules are:
 
     - The desktop of Windows is behind all windows.
-    - UI Automation and macOS list the children of a node from front to back. macOS also lists its
-      applications in this order. The first window is in front.
-    - A Windows recorder that makes hit tests lists the outermost windows in the order in which
-      their scans ended. The recorder's hit test shows which window is in front.
-    - With AT-SPI, the order of windows has no meaning. The focus proves nothing either, because it
-      may stay in a window that another window covers.
+    - UI Automation and macOS list windows from front to back.
+    - If a Windows recorder makes hit tests, its hit test shows which window is in front, because it
+      lists the outermost windows in the order in which their scans ended.
+    - With AT-SPI, neither the order of windows nor the focus tells which window is in front.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
@@ -397,8 +382,7 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
     """Returns the window in which the recorder's own hit test at the pointer found an element.
 
-    Returns None if the hit test found no element in these windows, or if some of the windows are
-    not under the pointer.
+    Returns None if there is no such window, or if some of the windows are not under the pointer.
     """
     hit = tree.cursor_node
     if hit is None or tree.cursor is None or tree.cursor.position is None:

@@ -2,8 +2,8 @@
 
 There are five kinds of evidence:
 
-1. A scan names the focused element. If the next scan names the same element, this element had the
-   focus between the two scans, unless an action may have moved the focus away (departures.py).
+1. Two successive scans name the same focused element, and no action in between may have moved the
+   focus away (departures.py).
 2. A click or the Tab key moved the focus, and no later action may have moved it.
 3. Typed text appeared in a field.
 4. A screenshot shows a focus ring around an element, or a highlighted choice in an open list or
@@ -181,13 +181,10 @@ class KeyboardFocus:
 
         Args:
             action: typing or a hotkey.
-            tree: tree of the current scan.
-            current: the current scan.
             changes_ms: times at which much of the screen changed, epoch milliseconds.
             typed: places that changed while text was typed, video pixels.
             contradictions: places where the screenshot contradicts the tree; None if the two were
                 not compared.
-            evidence: evidence from screenshots and from the next scan.
         """
         if action.action_type == "pause" or current.scan is None:
             return NO_TARGET
@@ -257,12 +254,11 @@ class KeyboardFocus:
     ) -> FoundTarget:
         """Returns the field in which typed text appeared.
 
-        If no field shows the text, but the text appeared in the window of the focused element, the
-        focused element stays the target.
+        If only the window of the focused element shows the text, the focused element stays the
+        target.
 
         Args:
             end_ms: when the typing ended, epoch milliseconds.
-            tree: tree of the current scan.
             claimed: the target according to other evidence. The text did not appear in this target.
             text_places: where the text may have appeared, video pixels.
             contradictions: places where the screenshot contradicts the tree.
@@ -276,7 +272,7 @@ class KeyboardFocus:
             and focused is not None
             and claimed.method == "focused"
             # If the element cannot show text, the person may have typed into a terminal in front of
-            # the element's window.
+            # its window.
             and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
@@ -296,8 +292,7 @@ class KeyboardFocus:
     ) -> FoundTarget | None:
         """Returns the target of keys if a menu or a list is open.
 
-        The target is the highlighted choice. If no choice is highlighted, the target of Escape is
-        the menu that Escape closes.
+        The target is the highlighted choice or, for Escape without one, the menu.
 
         Returns:
             The target. `NO_TARGET` if a menu or list is open, but the target is unknown. None if no
@@ -328,11 +323,11 @@ class KeyboardFocus:
     def _confirmed_by_next_scan(
         self, action: Action, tree: StepTree, scanned_ms: int, evidence: FocusEvidence
     ) -> Element | None:
-        """Returns the element that the next scan calls focused, if it had the focus at the action.
+        """Returns the element that the next scan calls focused, if it certainly had the focus.
 
-        This is certain in two cases: the current scan calls the same element focused and no window
-        opened, or nothing can have moved the focus between the action and the next scan. In all
-        other cases, returns None.
+        This is certain if the current scan calls the same element focused and no window opened, or
+        if nothing can have moved the focus between the action and the next scan. Otherwise returns
+        None.
         """
         later_tree = evidence.later
         later = None if later_tree is None else focused_node(later_tree)
@@ -354,7 +349,7 @@ class KeyboardFocus:
     def _note_return(self, tree: StepTree, scanned_ms: int) -> None:
         """Forgets the last departure if it was a press and a later scan shows another focus.
 
-        The changed focus proves that the press was in a window with an accessibility tree.
+        The press was then in a window with an accessibility tree.
         """
         departure = self._departure
         focused = focused_node(tree)
@@ -369,8 +364,7 @@ class KeyboardFocus:
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
         """Returns whether a scan may be right about the focus despite the last departure.
 
-        On Windows and macOS, every scan that began after the departure is trusted, because only one
-        element of the whole desktop has the focus.
+        On Windows and macOS, every scan that began after the departure is trusted.
 
         Args:
             tree: tree of the scan.
@@ -397,8 +391,7 @@ class KeyboardFocus:
     def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
         """Returns the focusable element that got a focus ring, or that still has the last ring.
 
-        Buttons, links and similar elements under the pointer are left out, because hovering may
-        change how they look.
+        Buttons, links and similar elements under the pointer are left out.
         """
         around_fields, _ = text_fields(tree)
         focusable = [
@@ -445,8 +438,7 @@ class KeyboardFocus:
     def _first_of_new_dialog(self, tree: StepTree, scanned_ms: int) -> Element | None:
         """Returns the first focusable element of a dialog that opened since the focus last moved.
 
-        This element gets the focus when the dialog opens. Returns None if no dialog opened, or if
-        the dialog may have been open before.
+        Returns None if no dialog opened, or if the dialog may have been open before.
         """
         if self._dialogs is None or scanned_ms < self._since_ms:
             return None
@@ -479,9 +471,8 @@ class KeyboardFocus:
     ) -> bool:
         """Returns whether changes of the screen show that something may cover an element.
 
-        A popup counts if it opened anywhere in the element's window. Other changes count only at
-        the element itself, except changes of the element's own text. If the element already had the
-        focus and nothing changed outside, the person is editing the element, and nothing covers it.
+        A popup counts anywhere in the element's window, other changes only at the element itself.
+        If the element already had the focus and nothing changed outside, nothing covers it.
         """
         if element.box is None:
             return False
@@ -506,7 +497,7 @@ class KeyboardFocus:
         return False
 
     def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
-        """Returns the menu that Escape closes: the clicked menu, or else the only open menu.
+        """Returns the menu that Escape closes: the clicked menu, or else the only open one.
 
         Returns None if the menu is unknown.
         """
@@ -529,10 +520,9 @@ class KeyboardFocus:
         return None
 
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
-        """Returns whether an open menu or dialog receives the keys instead of the element.
+        """Returns whether an open menu or dialog around other elements receives the keys instead.
 
-        A menu that an action opened receives all keys. Any other open menu or dialog receives only
-        Escape. An element inside a menu or dialog is never behind one.
+        A menu that an action opened receives all keys, any other open menu or dialog only Escape.
         """
         if not self._menu_opened and "esc" not in action.keys:
             return False
@@ -546,7 +536,6 @@ class KeyboardFocus:
 
         Args:
             action: the action. All actions must be recorded, in order.
-            tree: tree of the current scan.
             target: the target of the action; None if it is unknown.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
@@ -569,8 +558,7 @@ class KeyboardFocus:
         """Records which element has the focus after a click.
 
         A clicked text field, check box, radio button or slider gets the focus. A click on a combo
-        box or a menu opens a list, and the list then has the focus. After other clicks, the focus
-        is unknown.
+        box or a menu opens a list, which then has the focus. Otherwise, the focus is unknown.
         """
         field = None if target is None else text_node_around(tree, target)
         if target is not None and target.role in _FOCUSED_BY_CLICK:
@@ -654,12 +642,10 @@ def _lit_element(
 ) -> Element | None:
     """Returns the highlighted choice in open menus or lists; None if it is unknown.
 
-    If the innermost submenu has no highlighted choice, the menu around the submenu is examined.
+    If a submenu has no highlighted choice, the menu around it is examined.
 
     Args:
-        tree: tree of the current scan.
         groups: positions of the choices of each menu or list, the innermost submenu first.
-        evidence: reads the screenshot of the action.
     """
     screenshot = evidence.now() if groups else None
     if screenshot is None:
@@ -675,20 +661,14 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button in a tool bar.
-
-    The frame of such a button may show that the tool is on, not that the button has the focus.
-    """
+    """Returns whether a node is a button in a tool bar, whose frame may mean "on"."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))
 
 
 def _is_elsewhere(tree: StepTree, focused: Element, places: Sequence[ChangedBox]) -> bool:
-    """Returns whether typed text did not appear in the element that a scan calls focused.
-
-    This is certain if the element cannot show text, or if the text is outside the element's window.
-    """
+    """Returns whether typed text is certainly not in the element that a scan calls focused."""
     window = tree.windows_around[focused.position]
     is_outside = window is not None and not reaches_any(tree, tree.element(window), places)
     return is_outside or focused.role in _HOLDS_NO_TEXT

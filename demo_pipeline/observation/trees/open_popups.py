@@ -27,10 +27,7 @@ def open_popups(tree: StepTree) -> Sequence[int]:
 
 
 def open_menus(tree: StepTree) -> Sequence[int]:
-    """Returns the positions of menus with visible items, in document order.
-
-    The innermost submenu comes last.
-    """
+    """Returns the positions of menus with visible items, the innermost submenu last."""
     return [node for node in open_popups(tree) if tree.roles[node] == "menu"]
 
 
@@ -63,7 +60,7 @@ def choices_of_open_lists(tree: StepTree) -> dict[int, PixelBox]:
 
 
 def _combo_box_of(tree: StepTree, choice: int) -> PixelBox | None:
-    """Returns the box of the combo box to which a choice belongs.
+    """Returns the box of a choice's combo box.
 
     Returns None if there is no combo box, or if its box overlaps the choice.
     """

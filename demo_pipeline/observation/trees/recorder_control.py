@@ -1,7 +1,6 @@
 """Finds the actions with which a person starts and stops the recorder.
 
-These actions are clicks and hotkeys in the recorder's window. The setting
-`observation.recorder_windows` lists the names of the windows of recorders.
+The setting `observation.recorder_windows` lists the names of the windows of recorders.
 """
 
 import re
@@ -26,20 +25,15 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the actions that control the recorder.
+    """Returns the indexes of the actions that control the recorder: only the first and last may.
 
-    Only the first and the last action are examined. A click controls the recorder if the window or
-    the element under the pointer has the name of a recorder's window. A hotkey controls the
-    recorder if the focused window has such a name.
+    A click does so if the window or the element under the pointer has the name of a recorder's
+    window, a hotkey if the focused window has such a name.
 
     Args:
-        actions: the actions of the demonstration.
-        scans: the scans of the log.
-        reader: reads the trees of the scans.
-        canvas: canvas of the screenshots.
         names: names of the windows of recorders.
         fronts: action index → position in the tree of the front window, according to the video. If
-            the position is None, the tree decides which window is in front.
+            the position is None, the tree decides.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:
@@ -57,7 +51,7 @@ def actions_on_recorder(
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
     """Returns the names of recorder windows that the task does not mention.
 
-    If the task mentions a recorder, clicks on the recorder are part of the demonstration.
+    If the task mentions a recorder, clicks on it are part of the demonstration.
     """
     quest = meta.quest
     texts = [meta.title, meta.description]

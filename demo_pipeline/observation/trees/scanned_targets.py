@@ -1,8 +1,8 @@
 """Reads the element and the windows under the pointer from the current scan of each action.
 
-The `screenshots` stage, which decodes the video, uses these elements and windows to decide which
-window is in front, and whether the screen changed at the element. It also compares the boxes of
-small named elements (*marks*) with the screen, to check in which units the tree was logged.
+The `screenshots` stage uses them to decide which window is in front and whether the screen changed
+at the element. It compares the boxes of small named elements (*marks*) with the screen, to check
+the units of the tree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 # Largest share of the canvas that a target may cover. In a larger element, the pointer's position
-# does not tell which part is the target.
+# does not tell the target.
 LARGEST_TARGET_SHARE = 0.05
 # Least and largest width and height of a mark, in units of event space. Most labels and buttons are
 # in this range.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
-_MAY_BE_EMPTY = "tablecell"  # role of nodes that can look empty despite a name for screen readers
+_MAY_BE_EMPTY = "tablecell"  # can look empty despite a name for screen readers
 COVER_STEP = 8  # distance between the points at which covering is tested, in event space
 
 
@@ -109,8 +109,7 @@ def _with_elements(
 def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
     """Returns the element under a pointing action, with the boxes of all nodes at that point.
 
-    `front` is the position in the tree of the window to treat as the front window. If `front` is
-    None, the tree decides which window is in front.
+    `front` is the position in the tree of the front window. If None, the tree decides.
     """
     x = action.x or 0.0
     y = action.y or 0.0
@@ -128,7 +127,7 @@ def _element_under(tree: StepTree, action: Action, front: int | None = None) -> 
 def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
     """Returns the windows under an action, each with its element at that point.
 
-    Returns an empty list if there is at most one window, because the front window is then known.
+    Returns an empty list if there is at most one window.
     """
     windows: list[ElementUnderAction] = []
     for position in windows_at(tree, action.x or 0.0, action.y or 0.0):
@@ -142,7 +141,7 @@ def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
 def _marks(tree: StepTree) -> Boxes:
     """Returns the boxes (marks, 4) of small named elements without children, in event space.
 
-    Elements in windows that may be covered are left out if enough other elements remain.
+    Elements in windows that may be covered are left out if enough others remain.
     """
     screen_width, screen_height = tree.screen
     x, y, widths, heights = tree.boxes.T
@@ -185,10 +184,7 @@ def _coverable_windows(tree: StepTree) -> set[int]:
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Returns whether an element is so small that a press inside identifies it as the target.
-
-    Documents and text areas are larger.
-    """
+    """Returns whether an element is so small that a press inside identifies it as the target."""
     return (
         box.area * canvas.event_to_canvas**2 <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
     )

@@ -1,7 +1,6 @@
 """Chooses the current scan of an action, and reports problems of the scans in a log.
 
 The reports never quote an element, because elements may contain private text.
-recording/logged_scans.py reads scans from the log, and step_tree.py maps their nodes to the canvas.
 """
 
 import math
@@ -30,7 +29,7 @@ from demo_pipeline.recording.logged_scans import (
     regular_scan,
 )
 
-# Largest distance, in units of event space, by which rounding may make an element stick out of its
+# Largest distance, in units of event space, by which rounding may move an element out of its
 # container.
 ROUNDING_PX = 1
 
@@ -40,8 +39,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
     """Returns the boxes of nodes as (nodes, 4): x, y, width, height in event space.
 
-    A box consists of NaN if its width or height is negative, which means "unknown" in AT-SPI, or if
-    one of the numbers is impossibly large.
+    A box is NaN if its width or height is negative ("unknown" in AT-SPI) or a number is impossibly
+    large.
     """
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
@@ -53,14 +52,11 @@ def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
 def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
     """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
 
-    A tree contradicts a hit test if two conditions hold: the tree lacks the element that the
-    recorder found, and the smallest node at the point neither encloses this element nor lies inside
-    the element.
+    A tree contradicts a hit test if it lacks the element that the recorder found, and if the
+    smallest node at the point neither encloses this element nor lies inside it.
 
     Args:
-        scan: the scan from the log.
         nodes: the nodes of the scan's tree, in document order.
-        boxes: the boxes of the nodes.
 
     Returns:
         False if the tree contradicts at least one hit test. None if no hit test can be compared.
@@ -83,7 +79,7 @@ def _sample_agrees(sample: RecordersHitTest, nodes: Sequence[RawNode], boxes: Bo
         return None
     box = boxes_of([element])[0]
     if not _holds(box[None], point.x, point.y)[0]:
-        # The recorder contradicts itself: the point is outside the box of the element it found.
+        # The recorder contradicts itself: the point is outside the box of its element.
         return None
     for position in np.flatnonzero((boxes == box).all(axis=1)).tolist():
         if (nodes[position].role, nodes[position].name) == (element.role, element.name):
@@ -170,8 +166,7 @@ def scans_of_part(
 ) -> Sequence[LoggedScan]:
     """Returns the scans from the same part of the recording as an action's press.
 
-    A new part begins when the resolution or the scale of the screen changes. Scans that were
-    running at such a change are left out.
+    Scans that were running when a part began, with another resolution or scale, are left out.
     """
     if len(screen) == 1:
         return scans
@@ -184,10 +179,9 @@ def scans_of_part(
 def scan_problems(log: Path, scans: Iterable[Mapping[str, Any]]) -> list[Problem]:
     """Returns the problems of the scans in a log, with at most one problem of each kind.
 
-    Each problem tells how many scans are affected, and the line of the first one.
+    Each problem has the number of affected scans, and the line of the first one.
 
     Args:
-        log: path of input_log.jsonl.
         scans: rows of trees.parquet of the `events` stage.
 
     Returns:
@@ -239,10 +233,7 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree.
-
-    A tree that was read leniently counts only if it has at least one usable element.
-    """
+    """Returns whether a scan has no tree or, if it was read leniently, no usable element."""
     return scan.tree is None or (lenient and not scan.tree)
 
 
@@ -284,10 +275,7 @@ _NEEDED = frozenset({"role", "bbox"})  # keys of a node that must not be null
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Describes which documented keys are missing from a scan whose values have correct types.
-
-    Returns an empty text if no key is missing.
-    """
+    """Describes which documented keys a scan with correct types lacks; an empty text if none."""
     if not scan.tree:
         return "data.tree: has no element"
     with deeper_decoding():

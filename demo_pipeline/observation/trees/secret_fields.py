@@ -2,13 +2,11 @@
 
 A text counts as a password in two cases:
 
-- The accessibility tree marks the field as a password field. AT-SPI has the role `password text`,
-  UI Automation has IsPassword, macOS has secure text fields, and HTML has inputs of the type
-  `password`.
+- The accessibility tree marks the field as a password field: the role `password text` in AT-SPI,
+  IsPassword in UI Automation, a secure text field in macOS, or the input type `password` in HTML.
 - The screenshots show that a row of equal dots appeared in place of letters.
 
-The package `privacy` removes other private texts, which it finds by patterns and by users' word
-lists.
+The package `privacy` removes other private texts.
 """
 
 import re
@@ -27,20 +25,19 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-# Least length of a password that is also removed from all other texts. Shorter passwords occur in
-# ordinary words.
+# Least length of a password that is also removed from all other texts; ordinary words contain
+# shorter ones.
 _SHORTEST_SOUGHT = 4
 _FEWEST_DOTS = 4  # least number of equal shapes in a row of dots; an ellipsis has three
-# Least number of different characters in a text that is compared with dots. The letters of "oooo"
-# look like dots themselves.
+# Least number of different characters in a text that is compared with dots. "oooo" looks like dots.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
 _SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
 # Largest distance between the left edges of two neighbouring dots, video pixels.
 _LARGEST_STEP_PX = 30
 _TEXT_CURSOR_PX = 3  # largest width of the text cursor, video pixels
-# Number of changed shapes after which the search for dots ends. A page of letters has more shapes;
-# the dots of a password would be among the first.
+# Number of changed shapes after which the search for dots ends. The dots of a password would be
+# among the first.
 _MOST_SHAPES = 2000
 # Largest difference between the grey levels of an unchanged pixel in two frames. The measured noise
 # of x264 is smaller.
@@ -69,7 +66,6 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
     """Returns whether an action types into a password field.
 
     Args:
-        action: any action.
         tree: tree of the current scan. Its focused element is examined too.
         target: position of the node that receives the text; None if the node is unknown.
     """
@@ -84,8 +80,7 @@ def types_a_secret(action: Action, tree: StepTree, target: int | None) -> bool:
 def dots_for(text: str, before: Luma, after: Luma) -> bool:
     """Returns whether the screen shows a row of dots in place of a typed text.
 
-    The row must be new, have a dot for each character of the text, and stand alone. With letters
-    beside it, the row may be part of a word, such as "occu" in "1 occurrence".
+    The row must be new, have a dot for each character of the text, and stand alone.
 
     Args:
         text: the typed text. With fewer than three different characters, the result is False.
@@ -106,7 +101,7 @@ def _changed_shapes(changed: Any) -> list[_Shape]:
     """Returns the changed shapes that have the size of a character.
 
     Each group of adjacent rows with changes is searched separately, because a search of the whole
-    screen at once takes 8 MB and 15 ms.
+    screen takes 8 MB and 15 ms.
 
     Args:
         changed: map (rows, columns), 1 where the screen changed and 0 elsewhere.
@@ -159,9 +154,8 @@ def _look_alike(shape: _Shape, other: _Shape) -> bool:
 def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
     """Returns whether a row of equal shapes consists of the dots of a password.
 
-    The row must stand alone and have a dot for each character. A dot at either end may be missing:
-    it may touch the text cursor and form another shape, or the field may briefly show the last
-    character itself. There may be an icon at the end of the field.
+    The row must stand alone and have a dot for each character. A dot at either end may be missing,
+    if it touches the text cursor or shows the last character, and an icon may end the field.
 
     Args:
         row: equal shapes at equal distances, from left to right.
@@ -196,8 +190,7 @@ def hide_passwords(
 ) -> tuple[list[Action], frozenset[str]]:
     """Replaces typed passwords in actions, and returns the texts to remove everywhere else.
 
-    A pause may split the typing of a password into several actions. The parts are therefore also
-    joined, because other texts may contain the whole password.
+    If a pause splits the typing of a password into several actions, the parts are also joined.
 
     Args:
         actions: the actions of the demonstration, in order.
@@ -242,8 +235,6 @@ def mapped_texts(
     """Applies a function to every text of a JSON value or a table row.
 
     Args:
-        value: the JSON value or row.
-        change: the function.
         kept: keys whose texts stay unchanged.
         key: the key of `value` in the object around it; empty if there is no such object.
     """

@@ -1,7 +1,6 @@
 """Finds the target of each action: the element under the pointer, or the element with the focus.
 
 This module also decides whether the tree of an action agrees with its screenshot.
-keyboard_focus.py finds the element with the focus.
 """
 
 from bisect import bisect_left, bisect_right
@@ -67,13 +66,11 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
     - The target of a pointing action is known, and either the target was not redrawn, or nothing
       changed near the press.
     - The target of keys is known.
-    - The action is a wait, which has no target, and most of the named elements have not changed.
-    - The target of keys is unknown, but most of the named elements have not changed. Also, no menu
-      or dialog opened that is missing from the tree, and no typed text appeared outside all fields.
+    - The action is a wait, and most of the named elements have not changed.
+    - The target of keys is unknown, most of the named elements have not changed, no menu or dialog
+      opened that is missing from the tree, and no typed text appeared outside all fields.
 
     Args:
-        action: any action.
-        tree: tree of the current scan.
         target: the target of the action; None if it is unknown.
         contradictions: places where the screenshot contradicts the tree; None if the two were not
             compared.
@@ -112,8 +109,6 @@ class StepTargets:
     """Finds the target of each action, and whether the action's tree agrees with the screenshot.
 
     Args:
-        reader: reads the trees.
-        evidence: evidence from the video.
         changes_ms: times at which much of the screen changed, epoch milliseconds.
         actions: the actions of the demonstration, in order.
         screenshots: the screenshot of each action. Without screenshots, no focus rings or
@@ -149,15 +144,11 @@ class StepTargets:
     def step(
         self, number: int, tree: StepTree, current: CurrentScan, scans: Sequence[LoggedScan]
     ) -> tuple[Agreement, Element | None, str]:
-        """Returns whether tree and screenshot agree, the action's target, and how it was found.
+        """Returns whether tree and screenshot agree, the action's target, and its `target_method`.
 
-        The third value is the one in the column `target_method`. Call this method for every action,
-        in order.
+        Call this method for every action, in order.
 
         Args:
-            number: index of the action.
-            tree: tree of the current scan.
-            current: the current scan.
             scans: the result of `scans_of_part` for the action.
         """
         action = self._actions[number]
@@ -190,8 +181,8 @@ class StepTargets:
     def hovered(self, number: int, tree: StepTree) -> Element | None:
         """Returns the element over which the pointer rested to open the target of an action.
 
-        An example is a menu item that opens a submenu. Returns None if the rest opened nothing,
-        if the element has no name, or if the screen changed at the element after the scan.
+        Returns None if nothing opened, if the element has no name, or if the screen changed at the
+        element after the scan.
         """
         index = self._actions[number].action_index
         hover = self._hovers.get(index)
@@ -250,15 +241,11 @@ class StepTargets:
     ) -> bool:
         """Returns whether an action certainly took place in a window with the title in the tree.
 
-        The window is certain if the title bar did not change after the scan began. If the target of
-        a press is unknown, two more conditions must hold. No panel opened over the press after the
-        scan began. On Linux, the screenshot shows the window's border, so that no window without an
-        accessibility tree covers the window.
+        The title bar must not have changed after the scan began. If the target of a press is
+        unknown, also no panel may have opened over the press and, on Linux, the screenshot must
+        show the window's border, so that no window without an accessibility tree covers it.
 
         Args:
-            number: index of the action.
-            tree: tree of the current scan.
-            window: position of the window.
             target: the target of the action; None if it is unknown.
         """
         action = self._actions[number]
@@ -318,8 +305,7 @@ class StepTargets:
     ) -> FoundTarget:
         """Returns the element under the pointer, unless the screen changed there after the scan.
 
-        `pointed` is the evidence from the video about the element, or None. This evidence ignores
-        highlights under the pointer and the text cursor.
+        `pointed` is the evidence from the video about the element, or None.
         """
         if action.x is None or action.y is None:
             return NO_TARGET
@@ -350,10 +336,9 @@ class StepTargets:
         target: Element,
         pointed: TargetEvidence,
     ) -> bool:
-        """Returns whether an element is still on the screen although it was redrawn.
+        """Returns whether an element that was redrawn after the scan began is still on the screen.
 
-        The element was redrawn between the start of the scan and the press. It is still on the
-        screen in three cases:
+        It is in three cases:
 
         - The element was only highlighted: no content of the screen changed at the element or near
           the press.
@@ -368,8 +353,8 @@ class StepTargets:
         if since is not None:
             began = since.began
             ended = since.ended
-        # A change at a menu item proves nothing: the pointer may have highlighted the item, or the
-        # menu may have closed.
+        # A change at a menu item proves nothing: it may be a highlight, or the menu may have
+        # closed.
         may_be_highlight = target.role not in _MENUS
         if may_be_highlight and self._is_still_near(action, tree, target, began):
             return True
@@ -399,10 +384,9 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element that the previous scan lacks appeared during the current scan.
 
-        For an item of a menu, another explanation must be ruled out: the menu opened before the
-        current scan began, and closed while the scan ran. It is ruled out if the screen did not
-        change between the two scans, or if no other action happened between the previous scan and
-        the press.
+        For a menu item, the menu must not have closed while the scan ran. This is certain if the
+        screen did not change between the two scans, or if no other action happened between the
+        previous scan and the press.
         """
         did_not_change = pointed.before_began is not None and not pointed.before_began
         if target.role not in _MENUS or did_not_change:
@@ -421,7 +405,6 @@ def _is_changed_at(
 
     Args:
         tree: the tree that contains the element.
-        target: the element.
         changes: the changes of the screen. None means unknown, and counts as no change.
         beside: distance to the left and right of the element within which changes count too, in
             video pixels.

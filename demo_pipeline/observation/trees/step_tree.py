@@ -1,7 +1,7 @@
 """Maps a scan to the UI tree of a step, with OSWorld-Desktopd's roles and canvas coordinates.
 
-roles.json translates the role names of UI Automation, macOS AX and AT-SPI. Names that are not in
-roles.json become `unknown`. scans.py chooses the scan of a step, and hit_test.py finds the target.
+roles.json translates the role names of UI Automation, macOS AX and AT-SPI. Other names become
+`unknown`.
 """
 
 import json
@@ -43,8 +43,7 @@ _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
 def canonical_role(raw: str, platform: str) -> str | None:
     """Returns the OSWorld-Desktopd role for a logged role name; None if the name is unknown.
 
-    The table of the platform is searched first, and then the other tables, because recorders mix
-    the names of several platforms.
+    The platform's table is searched first, then the others, because recorders mix names.
     """
     key = normalised(raw)
     tables = _tables()
@@ -90,8 +89,8 @@ _ENCODER = msgspec.json.Encoder()
 def _json_between_nodes(depths: Sequence[int]) -> list[bytes]:
     """Returns the JSON text to insert after each node, starting with the root.
 
-    The text opens the list of the node's children, and closes all nodes that end before the next
-    node. `depths` are the depths of the nodes below the root, in document order.
+    The text opens the list of the node's children or closes nodes. `depths` are the depths of the
+    nodes below the root, in document order.
     """
     levels = np.array((0, *depths))
     ended_nodes = (levels[:-1] - levels[1:] + 1).tolist()
@@ -163,8 +162,7 @@ class StepTree:
     """The UI tree of a step, mapped from a scan.
 
     Each list has an entry for every node below the root, in document order. The index in these
-    lists is called the position of a node. `states_at` and `element` map a single node, which is
-    faster than mapping all nodes.
+    lists is called the position of a node.
 
     Attributes:
         time_ms: logged time of the scan, or time of the press if there is no scan, in epoch
@@ -224,9 +222,8 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        UI Automation gives some windows the role `pane`. Such a pane is directly below the root, or
-        directly below the pane of the desktop. The desktop's pane is as large as the screen, and
-        also contains nodes with the role `window`.
+        Such a pane is directly below the root, or below the desktop's pane, which is as large as
+        the screen and also contains nodes with the role `window`.
         """
         panes: set[int] = set()
         screens: set[int] = set()
@@ -259,10 +256,7 @@ class StepTree:
 
     @cached_property
     def cursor_node(self) -> int | None:
-        """Position of the element that the recorder's own hit test found at the pointer.
-
-        None if the recorder made no hit test, or if the tree lacks the element.
-        """
+        """Position of the element that the recorder's hit test found at the pointer, or None."""
         if self.cursor is None:
             return None
         return _position_of(self.cursor.element, self.raws, self.boxes)
@@ -321,10 +315,7 @@ class StepTree:
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """For each node, the position of its outermost window, which may be the node itself.
-
-        None for a node outside all windows.
-        """
+        """For each node, the position of its outermost window (or itself); None outside windows."""
         outermost: list[int | None] = []
         for position, parent in enumerate(self.parents):
             window = outermost[parent] if parent >= 0 else None
@@ -366,8 +357,7 @@ class StepTree:
         """Returns the name of a node, or else its description, or else its value.
 
         The value is used only for the roles in `_NAMED_BY_VALUE`, because the value of other nodes
-        is content and may be secret. The value of a label with children is not used, because the
-        children have the same text.
+        may be secret, and not for a label with children, which have the same text.
         """
         raw = self.raws[position]
         name = _text(raw.name)
@@ -407,7 +397,6 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
     Args:
         scan: the scan from the log. If it is None, the tree has only a root.
         time_ms: becomes `StepTree.time_ms`.
-        platform: the platform in meta.json.
         canvas: maps event space to the canvas.
     """
     if scan is None:
@@ -505,12 +494,9 @@ def _json_text(raw: msgspec.Raw) -> str:
 class TreeReader:
     """Reads the trees of the scans of a log, and caches the last three for neighbouring actions.
 
-    A scan is unusable if it cannot be read, or if no element has an area. The tree of an unusable
-    scan has only a root.
+    A scan is unusable if it cannot be read, or if no element has an area.
 
     Args:
-        log: path of input_log.jsonl.
-        platform: the platform in meta.json.
         scales: line of a scan → factor that maps the boxes of this scan, and of later scans, to
             event space; None if the factor is unknown.
     """
@@ -556,10 +542,7 @@ class TreeReader:
         return None
 
     def _cache_readable(self, scan: LoggedScan, tree: StepTree) -> None:
-        """Caches a tree if its scan is usable.
-
-        The tree of an unusable scan has the time of one action, and does not suit other actions.
-        """
+        """Caches a tree if its scan is usable; others have the time of a single action."""
         if tree.readable:
             self._cache.append((scan.event_index, tree))
 

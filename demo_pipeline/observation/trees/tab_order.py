@@ -35,19 +35,16 @@ _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
 """A place that the Tab key reaches, as the boxes of its elements.
 
-A Tab stop is a single element or a group of radio buttons. In a group, Tab reaches the selected
-radio button.
+This is a single element or a group of radio buttons.
 """
 
 
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
     """Returns the Tab stop that has the focus after some presses of Tab; empty if it is unknown.
 
-    In a document, Tab follows the order of the tree. Outside documents, and beyond the ends of a
-    document, the order is unknown.
+    Outside documents, and beyond the ends of a document, it is unknown.
 
     Args:
-        tree: tree of the current scan.
         stop: the Tab stop that has the focus before.
         presses: number of presses of Tab; negative for Shift+Tab.
     """
@@ -60,10 +57,7 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
 
 
 def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
-    """Returns all Tab stops of the document that contains `stop`, in order.
-
-    Returns an empty list if no document contains `stop`.
-    """
+    """Returns all Tab stops of the document that contains `stop`, in order; maybe none."""
     page = _page_with(tree, stop)
     if page is None:
         return []
@@ -93,10 +87,7 @@ def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
 
 
 def _page_with(tree: StepTree, stop: TabStop) -> int | None:
-    """Returns the tree position of the innermost document around a Tab stop.
-
-    Returns None if the Tab stop is in no document.
-    """
+    """Returns the tree position of the innermost document around a Tab stop, or None."""
     for box in stop:
         for node in positions_of(tree, box):
             for outer in ancestors(tree, node):

@@ -54,8 +54,7 @@ def contains_any(tree: StepTree, element: Element, places: Sequence[ChangedBox])
 def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
     """Returns the places in which typed text may have appeared.
 
-    Places inside elements that take no text are left out. Examples are a button that became
-    enabled, and a status line that changed to "not saved".
+    Places inside elements that take no text, such as a button that became enabled, are left out.
     """
     if not places:
         return ()
@@ -90,8 +89,7 @@ def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
 def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     """Returns the only text field or table cell that contains the places.
 
-    Returns None if a place is outside all fields, or if several fields contain places. For example,
-    a formula bar repeats the text that is typed into a cell.
+    Returns None if a place is outside all fields, or if several fields contain places.
     """
     boxes: dict[int, PixelBox] = {}
     for node in range(len(tree)):
@@ -102,8 +100,8 @@ def field_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
     written: set[int] = set()
     for place in places:
         holders = [node for node, box in boxes.items() if is_within(place, box)]
-        # The smallest window is assumed to be in front. If several are equally small, the first is
-        # assumed to be in front.
+        # The smallest window, or the first of several equally small ones, is assumed to be in
+        # front.
         windows = [node for node in holders if node in tree.windows]
         front = min(windows, key=lambda node: boxes[node].area, default=None)
         fields_here: set[int] = set()

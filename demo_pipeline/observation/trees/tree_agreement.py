@@ -1,12 +1,8 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
-The screen may change between a scan and the screenshot. A change contradicts the tree if the
-changed content is part of trees, for example a new label, a menu, a dialog, or a scrolled list.
-The content of text fields, check marks, and the positions of sliders are not part of trees, so
-their changes are harmless.
-
-step_targets.py decides whether a tree with contradictions still agrees at the place of the action
-(`partial`).
+A change of the screen between scan and screenshot contradicts the tree if the changed content is
+part of trees, for example a new label or a menu. The content of text fields, check marks, and the
+positions of sliders are not part of trees.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -84,9 +80,8 @@ class Contradiction:
     Attributes:
         place: left, top, width, height in video pixels.
         is_popup: whether the place is so large that a menu or a dialog may have opened there.
-        is_news: whether the tree already has the new content of the place. The tree has it if the
-            screen changed there while the scan ran, and if the previous tree has other elements
-            there. The tree may still lack the element that was pressed.
+        is_news: whether the tree already has the new content of the place, because the screen
+            changed there while the scan ran, and the previous tree has other elements there.
     """
 
     place: ChangedBox
@@ -166,13 +161,10 @@ def contradictions_of(
 
     Returns None if screenshot and tree were not compared.
 
-    The screen may change while a scan runs. If the screenshot differs from the screen at the start
-    of the scan but not at its end, or the other way round, the scan may have read a place before or
-    after the change. If the tree differs at this place from the previous tree, the scan read the
-    place after the change.
+    If the screen changed at a place while the scan ran, the scan may have read the place before or
+    after the change. It was after the change if the tree differs there from the previous tree.
 
     Args:
-        tree: the tree of the step.
         since: the changes from the scan to the screenshot; None if the two were not compared.
         previous: reads the tree of the previous scan, or returns None if that scan is not usable.
     """
@@ -200,7 +192,7 @@ def contradictions_of(
 def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> float:
     """Returns the share of a tree's named elements that overlap a contradicted place, from 0 to 1.
 
-    The share is 1 if the tree has no named elements.
+    Returns 1 if the tree has no named elements.
     """
     places = [contradiction.place for contradiction in contradictions]
     width, height = _shared_sizes(_TreeBoxes.of(tree).named, places)
@@ -240,10 +232,9 @@ def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
 
 
 def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
-    """Returns whether each region covers the name of an element, as an array (regions,).
+    """Returns whether each region covers, and not only touches, a name, as an array (regions,).
 
-    `named` are the boxes of the named elements. A region that only touches such a box does not
-    cover the name.
+    `named` are the boxes of the named elements.
     """
     width, height = _shared_sizes(named, regions)
     heights = np.array(regions, float).reshape(-1, 4)[:, 3]
@@ -261,7 +252,7 @@ def _video_boxes(tree: StepTree) -> Boxes:
 def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
     """Returns the width and the height of the overlap of each place with each box.
 
-    Both arrays are (places, boxes). A place and a box overlap only if both numbers are positive.
+    Both arrays are (places, boxes). Without an overlap, a number is negative or 0.
     """
     corners = np.array(places, float).reshape(-1, 1, 4)
     first = np.maximum(boxes[:, :2], corners[..., :2])

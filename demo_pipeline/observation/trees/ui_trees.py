@@ -1,7 +1,7 @@
 """Writes the current UI tree and the target of each action, and checks them (stage `ui_trees`).
 
-The output consists of trees.parquet, with a row for each action, and of a file NNN.json with the
-tree of each action. NNN is the `action_index`.
+The output is trees.parquet, with a row for each action, and NNN.json with the tree of each action.
+NNN is the `action_index`.
 """
 
 import logging
@@ -231,18 +231,11 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 ) -> dict[str, Any]:
     """Writes trees.parquet, and NNN.json for each action, without typed passwords.
 
+    Returns the summary of the stage.
+
     Args:
-        log: path of input_log.jsonl.
-        platform: the platform in meta.json.
-        events_folder: output of the `events` stage.
-        actions_folder: output of the `actions` stage.
-        evidence: evidence from the video.
-        out: the folder to write to.
         shots: the screenshot of each action. Without screenshots, no focus rings or highlighted
             choices can be found.
-
-    Returns:
-        The summary of the stage.
     """
     scans = [scan for scan in read_logged_scans(events_folder) if not _is_private(scan, evidence)]
     scales = {scale.scan_event: scale.scale for scale in evidence.tree_scales}
@@ -416,11 +409,7 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns the value of the column `freshness`.
-
-    The value is `unreadable` for an unusable tree, and `sparse` for a sparse tree. Otherwise, it is
-    the freshness of the scan.
-    """
+    """Returns the scan's freshness, `unreadable` for an unusable tree, or `sparse`."""
     if current.scan is None:
         return current.freshness
     if not tree.readable:
@@ -479,7 +468,6 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
 
     Args:
         folder: output of the `ui_trees` stage.
-        actions_folder: output of the `actions` stage.
     """
     problems = schema_problems(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
     if problems:
@@ -511,7 +499,6 @@ def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
     """Yields the problems of a tree file, and of the rows of trees.parquet that refer to it.
 
     Args:
-        path: the file.
         rows: the rows of all actions with this tree.
     """
     try:
@@ -541,10 +528,7 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports scans of actions that are empty, damaged, or contradicted by hit tests.
-
-    `folder` is the output of the `ui_trees` stage.
-    """
+    """Reports scans of actions that are empty, damaged, or contradicted by hit tests."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):
@@ -578,7 +562,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that our hit tests agree with the recorder's own hit tests at the pointer.
+    """Checks that our hit tests agree with the recorder's own in enough scans.
 
     They must agree in at least `MIN_CURSOR_SHARE` of the scans.
     """

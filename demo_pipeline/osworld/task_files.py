@@ -241,7 +241,10 @@ def _task_file(
 
 
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
-    """Returns the sorted entries of a folder without hidden files; problems name it `name`."""
+    """Returns the sorted entries of a folder without hidden files; empty if it is missing.
+
+    `name` is the folder's name in problems.
+    """
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

@@ -22,16 +22,16 @@ _SHORTEST = 4  # least number of characters in a secret; shorter ones occur insi
 # Kinds of the user's own lists. Parts of such secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a secret is private from this share of the secret's characters, and from eight
-# characters.
+# A part of a secret is private if it has at least this share of the secret's characters, and at
+# least eight.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
 # Actions after which the person may type into another field.
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
 _MOST_TYPED = 2000  # largest number of typed characters that are searched together
-# Largest number of typing actions whose texts are searched together, such as the four fields of a
-# card number.
+# Largest number of typing actions whose texts are searched together. A card number may be typed
+# into four fields.
 _MOST_TYPINGS = 8
 # Characters that text recognition confuses at a height of 11 pixels, each with its replacement.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")
@@ -234,9 +234,9 @@ class PrivateTexts:
 
 
 def folded(text: str) -> str:
-    """Returns a text without differences that are typical mistakes of text recognition.
+    """Returns a text in a form that is not changed by typical mistakes of text recognition.
 
-    The result has no spaces and no upper case, and one character for all that look alike.
+    The form has no spaces and no upper case, and the same character for all that look alike.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 

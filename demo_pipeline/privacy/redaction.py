@@ -52,8 +52,8 @@ PIPELINE_KEYS = frozenset(
     )
 )
 _TEXT_COLUMNS = ("text", "target_name", "reason")  # columns of provenance that may contain secrets
-# Name of the detector for boxes that people marked as private; always redacted, whatever the
-# policy.
+# Name of the detector for boxes that people marked as private, which are redacted whatever the
+# policy is.
 _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
@@ -213,8 +213,8 @@ class Redaction:
     def _withheld_screenshots(self) -> set[str]:
         """Returns the screenshots of native size that the copy leaves out.
 
-        These are all if the settings require text recognition, because text is only recognised in
-        canvas screenshots. Otherwise, they are those whose canvas screenshot has covered boxes.
+        If the settings require text recognition, all are left out, because text is only recognised
+        in canvas screenshots. Otherwise, those whose canvas screenshot has covered boxes.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:

@@ -15,8 +15,8 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Largest side of an image, in pixels, that RapidOCR does not scale down. With less, letters of 11
-# pixels in 4K screenshots were not recognised (measured).
+# Largest side of an image, in pixels, that RapidOCR does not scale down. With a smaller limit,
+# letters of 11 pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of rows of a screenshot that are recognised at once
 _OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line

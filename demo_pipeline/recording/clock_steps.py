@@ -61,12 +61,12 @@ CLOCK_STEPS_SCHEMA = described_schema(
 # Largest difference in milliseconds by which a line may be earlier than a line before it, because
 # events can overtake each other in a queue. All 1,371 lines of four recorders stayed within it.
 BACK_MS = 100
-# If a block of lines is later than this (milliseconds), the clock was set back, unless there is
-# evidence that the lines waited in a hook's buffer.
+# A longer delay of a block of lines, in milliseconds, means that the clock was set back, unless
+# there is evidence that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
 # Largest number of milliseconds by which a logged time may precede the start of the recording.
-# Before an even earlier time, the clock was set.
+# An even earlier time means that the clock was set.
 BEFORE_START_MS = 5_000
 # Largest number of milliseconds by which a time may lie past the end of the video, because some
 # recorders stop the video seconds before the log.
@@ -311,7 +311,7 @@ def moved_events(
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
     A scan may have begun before a clock step although its line comes after the step. It gets the
-    correction of the side that brings it closer to the last input.
+    correction before or after the step, whichever brings it closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0

@@ -350,7 +350,7 @@ class TimeScale:
     def to_epoch_ms(self, value: float) -> float:
         """Converts a logged time to epoch milliseconds without rounding.
 
-        Epoch times in a log that otherwise counts from the start of the recording stay as they are.
+        In a log whose times count from the start of the recording, epoch times are kept.
         """
         milliseconds = self.unit.to_ms(value)
         return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
@@ -385,8 +385,8 @@ def unit_of_time(value: float) -> _TimeUnit:
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
     """Reads a log to its end to find the unit and the origin of its times.
 
-    The unit is that of most lines, or of the first line among equals. If the median of the times is
-    less than a day, the times count from the recording's start. `timestamp_type` in
+    The most frequent unit is chosen, or the first among equally frequent units. If the median of
+    the times is less than a day, the times count from the recording's start. `timestamp_type` in
     input_log_meta.json is less reliable, because uploaders add this file to older logs.
 
     Args:

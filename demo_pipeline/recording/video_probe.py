@@ -62,7 +62,8 @@ class VideoPackets:
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
         key_pts: (key frames,) int64, ascending presentation times of key frames, at which decoding
-            can start. The first may precede all of `pts`, because an edit list can hide frames.
+            can start. The first key frame may precede all of `pts`, because an edit list can hide
+            frames.
         time_base: seconds per unit of `pts`.
         hidden: number of frames that an edit list hides.
         change_bytes: (frames,) int64, the size of each frame's packet in bytes, or 0 for key
@@ -290,7 +291,7 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
 
 
 def most_pixels(size: tuple[int, int]) -> int:
-    """Returns the smallest safe `max_pixels` for frames of this size, with padding by the codec."""
+    """Returns the smallest safe `max_pixels` for frames of this size, including codec padding."""
     return 2 * (size[0] + 64) * (size[1] + 64)
 
 

@@ -1,1 +1,1 @@
-"""The review of demonstrations by people: signals of doubt, decisions, and the review page."""
+"""The review of demonstrations by people: doubt signals, decisions, and the review page."""

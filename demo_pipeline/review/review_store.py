@@ -58,8 +58,8 @@ _REMEDY = "correct the line, or leave it out"
 class Reviews:
     """Reads and adds the decisions in a store. Threads may share an instance.
 
-    Only `refresh` reads new documents. Other methods use the documents that were read before,
-    unless their docstring says otherwise.
+    Methods other than `refresh` use the documents that were read before, unless their docstring
+    says otherwise.
 
     Args:
         store: the store with the decisions.

@@ -19,7 +19,8 @@ CHANGED = 8
 POINTER = (-10, -6, 24, 34)
 TORN_OTHER = 0.3  # if a larger share of cells differs, two images show different screens
 TORN_SAME = 0.03  # largest share of differing cells between two images of the same screen
-# Minimum rows of cells in each part of a torn screenshot; less may be a toolbar or a status bar.
+# Minimum rows of cells in each part of a torn screenshot; a smaller part may be a toolbar or a
+# status bar.
 TORN_ROWS = 8
 # Demonstrations are near-duplicates if the hashes of corresponding steps differ in at most
 # `NEAR_BITS` of 64 bits, and on average in at most `NEAR_MEAN_BITS` bits.

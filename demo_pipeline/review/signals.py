@@ -59,12 +59,12 @@ NEAR_PAUSE_S = 2.5
 # step to step, the pointer must move by more than `FROZEN_MOVE_PX` screenshot pixels.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
-# The signal `unused_time` needs a total time before the first and after the last action above both
-# limits: a share of the video, and seconds.
+# Limits of the total time before the first and after the last action: as a share of the video, and
+# in seconds. Above both, there is the signal `unused_time`.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# The signal `duration` needs a difference between the durations of meta.json and of the video above
-# both limits: seconds, and a share of the video. Recorders round to seconds.
+# Limits of the difference between the durations of meta.json and of the video: in seconds, and as a
+# share of the video. Above both, there is the signal `duration`. Recorders round to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
 # Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. Measured:

@@ -90,7 +90,7 @@ def storage_message(error: StorageError) -> str:
 
 
 def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
-    """Returns a problem for an input of a build that cannot be used, with the rebuilding command.
+    """Returns a problem for an unusable input of a build, with the command that rebuilds it.
 
     Args:
         error: the error about the input.

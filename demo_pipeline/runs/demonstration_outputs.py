@@ -371,7 +371,9 @@ class RecordingOutput(DemonstrationOutput):
         self._was_retried = False
 
     def can_retry(self, error: DemonstrationError | OutputError) -> bool:
-        """Returns True for the first failure because the upload differs from its listing.
+        """Returns True if the build failed because the upload differs from its listing.
+
+        Only the first such failure is retried.
 
         Raises:
             UploadChangedError: the upload was replaced during the build. The next run builds it.
@@ -396,7 +398,7 @@ class RecordingOutput(DemonstrationOutput):
     def _owns(self, stage_of_record: str) -> bool:
         """Returns whether a success of this first stage ends a quarantine by the given stage.
 
-        Stages that no longer exist are included.
+        It also ends the quarantine by a stage that no longer exists.
         """
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 

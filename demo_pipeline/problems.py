@@ -75,7 +75,6 @@ class Problem:
         texts become empty, numbers become None, and the severity becomes `error`.
 
         Args:
-            values: field name → value.
             demonstration: replaces the field of this name, unless None.
         """
         return cls(

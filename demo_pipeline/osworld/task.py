@@ -108,7 +108,6 @@ class OsworldTask(Document):
         source: where the task comes from, such as URLs; may be None.
         config: the steps that prepare the initial state.
         related_apps: normalised names of applications, without duplicates.
-        evaluator: how success is evaluated.
         trajectory, proxy, fixed_ip, possibility_of_env_change: copied, but not used here.
     """
 
@@ -196,7 +195,6 @@ def examine_task(
     """Reads and checks the content of a task file.
 
     Args:
-        data: content of the file.
         file: the path to name in problems, separated by `/`. Its stem should be the task's id.
         risk: whether to read the file as a risk task. A file with a key that only risk tasks have
             is always read as one.

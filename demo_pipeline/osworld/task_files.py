@@ -9,7 +9,7 @@ Task files are expected where the benchmarks publish them:
 
 The test lists `test_all.json` and `test_risk.json` next to these folders contain the ids of the
 tasks. The catalog consists of catalog.parquet, with a row for each usable task, and
-problems.parquet. The models of task files are in task.py.
+problems.parquet.
 """
 
 import hashlib
@@ -89,7 +89,6 @@ class _TaskFile:
         listed: whether a test list contains the task.
         unlisted: whether test lists exist and none contains the task. The file may then be notes or
             a template.
-        data: content of the file.
     """
 
     file: str
@@ -117,7 +116,6 @@ def _read_base(
     """Reads the task files and the test lists in `root`/`prefix`.
 
     Args:
-        root: the folder that the user gave.
         prefix: path in `root`, empty or ending in `/`.
         risk: whether all tasks there are risk tasks.
         files: task files are added to this list.
@@ -620,7 +618,6 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
     """Reads the rows of `folder`/catalog.parquet, sorted by file.
 
     Args:
-        folder: the output with the catalog.
         columns: names of the columns to read; None reads all.
 
     Raises:

@@ -29,7 +29,6 @@ class TaskMatch:
     they describe the first one: ordinary tasks before risk tasks, each sorted by path.
 
     Attributes:
-        task_id: id of the task.
         match: how the task was found, `id` or `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.

@@ -148,7 +148,6 @@ class Detectors:
         word before it. If a secret is only found without spaces, the whole line is private.
 
         Args:
-            text: the recognised line.
             known_spans: private parts that were found before, which are added to the result.
         """
         places = list[int]()

@@ -79,8 +79,6 @@ class PrivateTexts:
         """Remembers a secret, and each line of the secret as a piece.
 
         Args:
-            secret: the secret, or a piece of a secret.
-            kind: kind of the secret.
             whole: the complete secret if `secret` is only a piece. Both get the same number in
                 their placeholders.
         """
@@ -246,7 +244,6 @@ def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
     """Returns an expression for a secret in any case, in URLs, in HTML, or over several lines.
 
     Args:
-        secret: the secret.
         bounded: whether only whole words match.
     """
     pieces = list[str]()

@@ -85,7 +85,6 @@ class Redaction:
     """Searches one trajectory for private data and writes its redacted copy.
 
     Attributes:
-        folder: folder of the trajectory.
         key: key of the HMAC hashes in the findings, computed from the recording, so that nobody
             without the recording can find a secret by hashing guesses.
         passwords: typed passwords, which the trajectory contains only as `<password>`.
@@ -233,10 +232,7 @@ class Redaction:
         """Adds a finding, unless the policy for the kind of private data is `off`.
 
         Args:
-            name: path of the file.
             place: node or key inside the file; empty for a screenshot.
-            span: the private part of `text`.
-            text: the whole text.
             box: the box in a screenshot; None for a finding in a text.
         """
         policy = "redact" if span.detector == _REVIEW else self.settings.policy_of(span.kind)

@@ -139,7 +139,6 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
     Args:
         redactions: folder with the output of this stage.
-        settings: the settings with which the stage ran.
 
     Returns:
         - `withheld`: why the demonstration must not be exported; empty if it may be exported.
@@ -168,7 +167,6 @@ def privacy_sentence(settings: PrivacySettings, summaries: Sequence[Mapping[str,
     Returns an empty text if the policy is the default and nothing was found.
 
     Args:
-        settings: the settings with which the dataset is built.
         summaries: a result of `privacy_summary` for each demonstration.
     """
     places_found = Counter[str]()
@@ -199,8 +197,6 @@ def open_shown(
     """Opens the redacted copy of a trajectory, or the trajectory if it has no redacted copy.
 
     Args:
-        store: the store with the outputs of all stages.
-        demonstration: id of the demonstration.
         settings: if these policies remove private data, the trajectory must have been searched with
             them. None allows any settings.
 

@@ -91,8 +91,6 @@ def build_events(
     Memory use does not grow with the length of the log, unless lines are far out of order.
 
     Args:
-        log: path of input_log.jsonl.
-        out: the folder to write to.
         recorded_at: meta.timestamp, or None if unknown. Needed for logs whose times count from the
             start of the recording.
         video_s: length of the video in seconds, or None if unknown. Needed, with `recorded_at`, to

@@ -73,7 +73,6 @@ def shape_of(kind: str, text: str) -> str:
 
     Args:
         kind: the kind of thing that the text should name, such as `key`.
-        text: the logged text.
     """
     return f"unknown {kind}, {len(text)} character{'s' if len(text) != 1 else ''}"
 
@@ -390,7 +389,6 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
     input_log_meta.json is less reliable, because uploaders add this file to older logs.
 
     Args:
-        stream: the log.
         recorded_at: meta.timestamp, or None if unknown.
     """
     units: Counter[_TimeUnit] = Counter()
@@ -682,7 +680,6 @@ def _undocumented_event(
         number: 1-based number of the line.
         offset: byte offset of the line in the file.
         line: the line without its line end.
-        scale: converts the time.
         decode_error: the decoder's message if the line is not a valid documented event.
 
     Raises:

@@ -144,10 +144,8 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     An unknown key has the name `raw` and `known=False`, and types nothing.
 
     Args:
-        raw: the logged key name.
         platform: `windows`, `macos` or `linux`, or empty if unknown. Unknown platforms have the
             characters of Windows.
-        layout: keyboard layout.
     """
     key = _table(layout, platform).get(raw)
     if key is None:
@@ -269,7 +267,6 @@ def public_name(raw: str, kind: str = "key") -> str:
     """Returns a logged key name, or only its length if the name may be private text.
 
     Args:
-        raw: the logged name.
         kind: `key` or `button`.
     """
     if raw in _UNUSED_NAMES or lookup(raw).known or _NUMBERED.fullmatch(raw):

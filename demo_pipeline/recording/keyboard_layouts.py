@@ -219,7 +219,6 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
     """Returns whether a key is a dead key, which types nothing until the next key.
 
     Args:
-        layout: keyboard layout.
         char: the character that the key has with the held modifiers.
         altgr: whether AltGr is held.
     """
@@ -255,11 +254,6 @@ def accented(accent: str, char: str, platform: str) -> str:
     The text is a letter with an accent, or the accent followed by the character. It is empty if it
     is unknown: on Linux, if accent and character do not combine (depends on the GUI toolkit), or
     for an apostrophe and c (depends on the locale).
-
-    Args:
-        accent: the accent of the dead key.
-        char: the character of the next key.
-        platform: the platform of the recording.
     """
     composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
     joins = accent in COMBINING and len(composed) == 1

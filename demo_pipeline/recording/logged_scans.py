@@ -418,7 +418,6 @@ def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]])
     """Yields whether a scan's logged time is its end, for scans whose neighbouring lines show it.
 
     Args:
-        scans: the scans of the log.
         others: line number and epoch milliseconds of each event that is not a scan, in line order.
     """
     lines = [line for line, _ in others]

@@ -78,8 +78,6 @@ def build_manifest(folder: Path, demonstration: str, out: Path) -> dict[str, Any
 
     Args:
         folder: the uploaded folder.
-        demonstration: id of the demonstration.
-        out: the folder to write to.
 
     Raises:
         DemonstrationError: required files are missing or invalid; lists all problems.
@@ -212,9 +210,6 @@ def verified_file(
     """Returns the path of an uploaded file after checking that the file matches the manifest.
 
     Args:
-        folder: the folder with the file.
-        name: name of the file.
-        manifest: the manifest of the recording.
         kept: whether the file is a copy that `keep_files` put next to the manifest. Only its size
             is compared, because the store verifies its hash.
 
@@ -245,7 +240,6 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
     Args:
         folder: output of the stage, which contains the manifest.
         upload: folder with the uploaded files.
-        demonstration: expected id of the demonstration.
 
     Raises:
         DemonstrationError: a file changed, or the manifest cannot be read.

@@ -257,7 +257,6 @@ def require_size(picture: Any, size: tuple[int, int], packets: VideoPackets) -> 
     """Rejects a decoded frame whose size differs from the first frame's size.
 
     Args:
-        picture: the decoded frame.
         size: width and height of the first frame, pixels.
         packets: packets of the video, used to find the frame's number.
 
@@ -277,8 +276,6 @@ def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
     the codec context to the frame's size.
 
     Args:
-        stream: the video stream.
-        error: the error that the decoder raised.
         frame: number of the frame, for the message.
 
     Raises:

@@ -46,8 +46,6 @@ class WrittenReport:
     """The contents of a written report in numbers.
 
     Attributes:
-        demonstrations: number of demonstrations in the report.
-        steps: number of steps in all demonstrations.
         pictures: number of screenshots.
         size: total size of all files, bytes.
     """
@@ -72,7 +70,6 @@ class DatasetRow:
     """A training dataset as a row of the page.
 
     Attributes:
-        name: name of the export.
         contents: how many records the dataset has.
         left_out: a phrase for each reason why records were left out.
     """
@@ -95,7 +92,6 @@ def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> W
     """Writes a report about all demonstrations of a store, or nothing if this fails.
 
     Args:
-        workspace: the store and its settings.
         dest: the folder to write; it must be empty or missing.
         screens: whether the report contains screenshots and the words of tasks.
 
@@ -140,7 +136,6 @@ def _demonstration(
     """Returns a demonstration and its steps as JSON for the page.
 
     Args:
-        store: the store that contains the trajectory.
         output: name of the trajectory's output in the store.
         queue_row: the demonstration's row in the review queue, with its doubt score.
         out: the folder to which screenshots are written. If None, the page contains nothing that
@@ -195,9 +190,6 @@ def _step(key: str, step: StepFiles, row: ProvenanceRow, out: Path | None) -> Js
     """Returns a step as JSON for the page, and writes its screenshot below `out`.
 
     Args:
-        key: id of the demonstration.
-        step: the step with its files.
-        row: provenance of the step.
         out: the folder of the report. If None, the JSON contains nothing that was on a screen.
     """
     action = step.action

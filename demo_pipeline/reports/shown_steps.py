@@ -80,8 +80,6 @@ def step_picture(step: StepFiles, row: ProvenanceRow, width: int, quality: int =
     """Returns the screenshot of a step with its action and target drawn on it.
 
     Args:
-        step: the step with its files.
-        row: provenance of the step.
         width: pixels of the result.
         quality: JPEG quality, 0 to 100.
     """
@@ -150,7 +148,6 @@ def trajectory_html(
     At most twelve screenshots are shown, evenly spread, with the first and the last step.
 
     Args:
-        words: the lines of text.
         steps: all steps in order.
         rows: the provenance of each step, in the same order.
     """

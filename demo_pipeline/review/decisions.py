@@ -172,7 +172,6 @@ class Decision(Document):
     Attributes:
         id: 32 hex digits, chosen by the review page, so that a decision that is sent twice is
             stored once.
-        author: name of the person who decided.
         time: ISO 8601, UTC, with milliseconds; later than every decision about this demonstration
             that the author could see.
         trajectory: id of the judged version of the trajectory.
@@ -229,8 +228,6 @@ class Subject:
     """A version of a trajectory, with the ids and hashes by which decisions refer to it.
 
     Attributes:
-        id: id of the demonstration.
-        version: id of the version.
         steps: step number → SHA-256 over the step's screenshot, tree and action.
     """
 
@@ -362,7 +359,6 @@ def judge(decisions: Iterable[Decision], subject: Subject) -> Judgement:
 
     Args:
         decisions: all decisions about the demonstration, in any order. Duplicates are allowed.
-        subject: the version to judge.
     """
     by_id = {decision.id: decision for decision in decisions}
     in_order = sorted(by_id.values(), key=lambda decision: decision.order)
@@ -509,8 +505,6 @@ def corrected(
     """Applies people's corrections to a trajectory and its provenance.
 
     Args:
-        trajectory: the trajectory without corrections.
-        corrections: the corrections to apply.
         rows: step number → row of provenance.parquet.
 
     Raises:

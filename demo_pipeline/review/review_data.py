@@ -74,7 +74,6 @@ class ReviewData:
     """Reads a store for the review page. Threads may share an instance.
 
     Args:
-        store: the store with the trajectories and the decisions.
         uploads: the uploaded recordings, which contain the videos.
     """
 
@@ -142,7 +141,6 @@ class ReviewData:
 
         Args:
             triage_row: the demonstration's row in the triage.
-            decisions: all decisions about the demonstration.
             near: ids of the demonstration's near-duplicates.
         """
         name = triage_row["trajectory_id"]

@@ -60,9 +60,6 @@ class Reviews:
 
     Methods other than `refresh` use the documents that were read before, unless their docstring
     says otherwise.
-
-    Args:
-        store: the store with the decisions.
     """
 
     def __init__(self, store: Store) -> None:
@@ -252,7 +249,6 @@ def checked_value(
     Args:
         subject: the judged version of the trajectory.
         folder: folder of this version.
-        kind: kind of the decision.
         value: the fields that the reviewer gave.
         seen: earlier decisions about the demonstration, which an undo may name.
 
@@ -374,7 +370,6 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
     - `no trajectory`: the demonstration has no published trajectory.
 
     Args:
-        store: the store with the decisions and the trajectories.
         ids: ids of demonstrations; all if empty.
     """
     reviews = Reviews(store)
@@ -456,8 +451,6 @@ def outputs_of(store: Store, demonstration: str, stages: Collection[str]) -> Hel
     """Finds the outputs that contain a demonstration, so that they can be removed.
 
     Args:
-        store: the store with the outputs.
-        demonstration: the id of the demonstration.
         stages: names of the stages whose outputs each contain a single demonstration.
     """
     versions = list(store.versions())
@@ -502,8 +495,6 @@ def forget_demonstration(
     call can be repeated.
 
     Args:
-        store: the store to remove from.
-        demonstration: the id of the demonstration.
         stages: names of the stages whose outputs each contain a single demonstration.
 
     Raises:

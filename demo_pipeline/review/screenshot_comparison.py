@@ -34,8 +34,6 @@ def different_cells(
     """Returns how many of the 32,400 cells differ between two screenshots.
 
     Args:
-        before: the first screenshot.
-        after: the second screenshot.
         pointers: positions of the mouse pointer in both screenshots; cells under it are not
             compared.
     """

@@ -49,7 +49,6 @@ class Guard:
     Each response gets headers that tell browsers not to let other sites use the response.
 
     Args:
-        app: the application that answers the accepted requests.
         token: the first part of every path.
         hosts: the values of the header `Host` that name this server.
     """
@@ -101,7 +100,6 @@ def build_app(data: ReviewData, author: str, token: str, port: int) -> ASGIApp:
     """Builds the ASGI application of the review page.
 
     Args:
-        data: reads the data for the page from the store.
         author: name of the person whose decisions are made on the page.
         token: the first part of every path.
         port: the port on which the server listens.

@@ -162,7 +162,6 @@ class StepFacts:
         written: content of the step's action.json.
         row: the step's row of provenance.parquet.
         action: the recorded action from which the step was made.
-        screenshot: facts about the step's screenshot.
         window: name of the top-level window with the step's target; empty if unknown.
         pointers: positions of the pointer in the step's screenshot, in screenshot pixels.
     """
@@ -204,7 +203,6 @@ class Facts:
     """The facts about a demonstration from which its signals are derived.
 
     Attributes:
-        steps: facts about each step, in order.
         final: facts about the final screenshot.
         inputs: pointer and keyboard events in time order.
         changes_ms: times of large changes of the screen, epoch milliseconds.
@@ -245,7 +243,6 @@ class SignalsFound:
     """The signals and measurements of a step or a demonstration.
 
     Attributes:
-        signals: names of the signals.
         values: name of a column in the tables of the triage → measured value.
     """
 
@@ -280,7 +277,6 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     """Yields `no_effect` if the step should have changed the screen and did not.
 
     Args:
-        facts: the facts about the demonstration.
         place: index of the step in `facts.steps`.
         values: measured values are added to this dictionary.
     """
@@ -314,7 +310,6 @@ def _undone_by(facts: Facts, place: int, values: Mapping[str, Any], no_effect: b
     The result is `undo`, `back` (navigation), `escape` (the key), or `again` (the same action).
 
     Args:
-        facts: the facts about the demonstration.
         place: index of the step in `facts.steps`.
         values: measured values of the step.
         no_effect: whether the step has the signal `no_effect`.
@@ -353,7 +348,6 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     """Yields `short_wait`, `discontinuity` and `hesitation` if a step has these signals.
 
     Args:
-        facts: the facts about the demonstration.
         place: index of the step in `facts.steps`.
         values: measured values are added to this dictionary.
     """

@@ -230,10 +230,6 @@ def build_triage(inputs: RecordingInputs, out: Path) -> Summary:
     """Writes the tables of the triage, and returns the summary of the stage.
 
     The summary contains no text of the task.
-
-    Args:
-        inputs: the recording, the outputs of earlier stages, and the settings.
-        out: folder for the tables.
     """
     manifest = inputs.recording
     trajectory, facts = read_facts(inputs)
@@ -339,7 +335,6 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
     """Yields the actions, with typing after a pause joined to the typing before the pause.
 
     Args:
-        actions: the recorded actions.
         listed: indexes of actions that are not joined to an earlier action, because they have a row
             of their own in the tables of steps or hidden actions.
     """

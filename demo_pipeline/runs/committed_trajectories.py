@@ -39,7 +39,6 @@ class _CommittedRecords:
         trajectory: name and id of the version of the trajectory from which the records were made.
         digests: file → SHA-256, for the files that the current code and settings would not change.
         withheld: why the demonstration must not leave the store; empty if it may.
-        summary: the summary of the records.
     """
 
     folder: str
@@ -61,7 +60,6 @@ class _CommittedRecords:
 
         Args:
             folder: the folder with the files of the version.
-            version: the version of the records.
             fingerprints: name of a file of records → fingerprint of the current code and settings
                 that write the file.
             privacy: the current privacy settings. Records that were searched with others are
@@ -125,7 +123,6 @@ def committed_trajectories(
     A quarantined demonstration is included if its records were committed before the quarantine.
 
     Args:
-        workspace: the workspace with the store.
         damaged: names of outputs that are known to be damaged.
 
     Raises:
@@ -253,7 +250,6 @@ def trajectory_fingerprints(
     """Returns fingerprints of all trajectories and of their splits; a change outdates a dataset.
 
     Args:
-        committed: the trajectories.
         files: the files of records that the dataset reads.
         required_review: the setting `datasets.require_review`.
     """

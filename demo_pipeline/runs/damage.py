@@ -93,7 +93,6 @@ def unusable_output(error: OutputError, demonstration: str = "") -> Problem:
     """Returns a problem for an unusable input of a build, with the command that rebuilds it.
 
     Args:
-        error: the error about the input.
         demonstration: the id of the demonstration that was being built; empty for a dataset.
     """
     message = storage_message(error)
@@ -112,7 +111,6 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
     """Reads all files of outputs, and compares them with the outputs' manifests.
 
     Args:
-        workspace: the workspace with the store.
         ids: ids of the demonstrations to compare; None means all. Datasets are always compared.
     """
     store = workspace.store
@@ -144,7 +142,6 @@ def trajectory_damage(
     """Yields a problem for each demonstration that a dataset leaves out because of damage.
 
     Args:
-        store: the store with the outputs.
         damaged: outputs that differ from their manifests. The next `run` rebuilds them.
         unreadable: problems with files that match their manifests but cannot be read.
     """

@@ -100,7 +100,6 @@ class DatasetDiff:
         stage: the stage that built both versions.
         before, after: the two versions, as shown to people.
         rows: the number of rows before and after.
-        differences: the rows that differ.
     """
 
     stage: str
@@ -114,7 +113,6 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
     """Compares every dataset that both arguments name.
 
     Args:
-        workspace: the workspace whose store contains the versions.
         before: the name of an output (for its current version), `OUTPUT@ID`, the id of a version,
             a folder that `demo-pipeline export` wrote, or a dataset in such a folder.
         after: the other version or folder, in the same notation as `before`.
@@ -247,7 +245,6 @@ def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
     A row without an id gets one from the id of its demonstration and the number of its step.
 
     Args:
-        folder: the folder of the dataset.
         digest: returns the SHA-256 of a file in the dataset.
     """
     rows: dict[str, _Row] = {}

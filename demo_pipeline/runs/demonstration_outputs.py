@@ -114,7 +114,6 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
     Files that were rebuilt in the meantime are not reported.
 
     Args:
-        graph: the graph of outputs.
         demonstrations: ids to which the result is limited; None means all.
     """
     suspects = graph.suspects if demonstrations is None else graph.suspects & {*demonstrations}

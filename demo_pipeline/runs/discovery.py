@@ -64,7 +64,6 @@ class UploadRequest:
     """A run to request for an upload.
 
     Attributes:
-        id: the id of the demonstration.
         state: `ListedUpload.state` of the upload.
         attempt: the number of this run for the same state, counted from 1.
         reason: `new`, `changed`, or `again` for a repeated attempt.
@@ -139,7 +138,6 @@ def decide(  # noqa: PLR0917 - facts from six places
         settled: knows whether the store has all outputs of an upload.
         ends: id → whether a person cancelled the last requested run, and when this run ended.
         in_work: ids with a queued or active run.
-        settings: the section `discovery` of the settings.
     """
     now = time.time()
     requests: list[UploadRequest] = []
@@ -238,8 +236,6 @@ def is_settled(
     """Returns whether the store has every output of the current upload, or a quarantine record.
 
     Args:
-        workspace: the workspace with the store and the uploads.
-        demonstration: the id of the upload.
         quarantined: whether a quarantine record counts. If False, no record is read.
         graph: a graph that trusts file times, which several calls may share; None makes a new one.
     """

@@ -106,8 +106,7 @@ def check(
         line: the line number of all problems; replaces `text` for values in JSON Lines files.
 
     Returns:
-        The instance, or None if the value is rejected; and the problems: a warning about undeclared
-        keys, or an error for each wrong field.
+        The instance and a warning about undeclared keys; or None and an error for each wrong field.
     """
     try:
         document = model.model_validate(value)

@@ -1,9 +1,8 @@
 """Reads and writes JSON files and JSON text.
 
-Errors name file and line. Equal values become equal bytes. UI trees can be nested more deeply than
-the standard `json` module allows. If `json` reaches Python's recursion limit, a slower decoder or
-encoder in plain Python is used with a higher limit. This is safe, because calls in plain Python do
-not use the C stack.
+Errors name file and line. Equal values become equal bytes. For UI trees that are nested more deeply
+than `json` allows, a slower decoder or encoder in plain Python is used with a higher recursion
+limit. This is safe, because calls in plain Python do not use the C stack.
 """
 
 import json
@@ -95,8 +94,7 @@ def decode(text: str) -> Any:
     """Returns the value of a JSON text of any depth. If a key occurs twice, the last one counts.
 
     Raises:
-        json.JSONDecodeError: the text is not valid JSON, or a number is not finite. The error
-            contains the position.
+        json.JSONDecodeError: the text is not valid JSON, or a number is not finite.
         RecursionError: the text is nested more deeply than `_MOST_CALLS` allows.
     """
     try:
@@ -235,8 +233,8 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
     Args:
         data: the document; a byte order mark is ignored.
         file: the name of the file, for errors.
-        any_depth: if False, a document deeper than the usual recursion limit is rejected at once.
-            Pass False for untrusted answers of servers, which could be millions of brackets.
+        any_depth: pass False for untrusted answers of servers, which could be millions of brackets.
+            A document deeper than the usual recursion limit is then rejected.
 
     Raises:
         JsonFileError: the document is not UTF-8, not JSON, too deep, or has a number that is not

@@ -1,8 +1,7 @@
 """Shows the log of the package in a terminal, or forwards it to Dagster.
 
-Stages log their results and durations at INFO, and
-decisions that a person may question at DEBUG. Messages must not contain typed text or names of UI
-elements. They may contain lengths, numbers, positions, line numbers and ids.
+Stages log their results and durations at INFO, and decisions that a person may question at DEBUG.
+Messages must not contain typed text or names of UI elements.
 """
 
 import logging
@@ -48,7 +47,7 @@ def shown_level() -> int:
 class PassedOnLog(logging.Handler):
     """Forwards the level and the message of each log line to a function, such as Dagster's log.
 
-    Lines below INFO are dropped, because there are too many of them for Dagster's event log.
+    Lines below INFO are dropped.
     """
 
     def __init__(self, write: Callable[[int, str], None]) -> None:

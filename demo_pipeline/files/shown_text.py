@@ -1,8 +1,7 @@
 """Escapes text from recordings, file names and errors before it is shown to people.
 
 The text must not act as markup or as a control code of the terminal. Use `plain_line` for
-terminals, logs and tables, and `markdown_text` for Markdown. For datasets, this module only escapes
-markers of models and replaces lone surrogates.
+terminals, logs and tables, and `markdown_text` for Markdown.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Distinguishes errors of the machine, such as a full disk, from errors of a single file.
 
-Errors of the machine are transient: they disappear without action, or after a person frees space. A
-file must not be rejected because of such an error.
+A file must not be rejected because of an error of the machine, which is transient.
 """
 
 import errno
@@ -18,8 +17,8 @@ _CHUNK = 2**20  # bytes per read
 def system_trouble(error: BaseException) -> str | None:
     """Returns a phrase with the cause of an operating system error; None for other errors.
 
-    The result is also None for errors that only look like system errors: FFmpeg reports damaged
-    videos with the error numbers of the system, and an `OSError` about a damaged image has none.
+    The result is also None for errors that only look like system errors, such as FFmpeg's errors
+    about damaged videos.
     """
     library = type(error).__module__.partition(".")[0]
     if library == "av":
@@ -51,8 +50,8 @@ def raise_system_trouble(error: BaseException) -> None:
 def raise_disk_trouble(error: BaseException, path: Path) -> None:
     """Raises `OSError` if FFmpeg could not read a file because of the disk.
 
-    FFmpeg also reports damaged content as an input/output error. Therefore the file is read again
-    without FFmpeg; if this succeeds, the content is damaged and nothing is raised.
+    FFmpeg also reports damaged content as an input/output error. If the file can be read without
+    FFmpeg, nothing is raised.
     """
     if not isinstance(error, OSError) or error.errno != errno.EIO:
         return

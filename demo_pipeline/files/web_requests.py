@@ -1,8 +1,8 @@
 """Rejects requests that pages of other sites send to a server on this machine.
 
-Any page that is open in a browser can send requests to this machine. The browser adds headers that
-identify the origin of a request: `Host` is the name under which the page addressed the server, and
-`Origin` and `Sec-Fetch-Site` tell which site the page comes from.
+Any page that is open in a browser can send requests to this machine. In the headers, `Host` is the
+name under which the page addressed the server; `Origin` and `Sec-Fetch-Site` tell which site the
+page comes from.
 """
 
 import secrets

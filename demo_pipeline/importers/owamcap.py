@@ -126,8 +126,7 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
                     time = number(data.get("timestamp")) or message.publish_time
                     yield _Message(channel.topic, time / 1e6, data)
         # For a damaged file, the libraries mcap, struct, lz4 and zstandard raise errors without a
-        # common type. Only the messages before the error are used, and the import reports the
-        # damage.
+        # common type.
         except Exception:  # noqa: BLE001
             damaged.append(f"{log.name}: is cut off or damaged after {count} messages")
     if unreadable:

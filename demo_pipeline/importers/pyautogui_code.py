@@ -26,8 +26,7 @@ from demo_pipeline.importers.source_trajectory import (
 )
 from demo_pipeline.importers.source_values import number
 
-# Maximum number of actions in a program, and of clicks or presses in a call. Programs that exceed
-# the maximum are rejected.
+# Maximum number of actions in a program, and of clicks or presses in a call.
 _MOST_ACTS = 1000
 _MOST_CLICKS = 3  # maximum number of clicks in one action; more clicks become single clicks
 # pyautogui passes the argument of `scroll` to the operating system. A notch of the wheel counts 120

@@ -54,8 +54,8 @@ _LOST = (
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder, each with its videos.
 
-    A video belongs to the log whose time of day is in the video's name. If a folder has a single
-    log, and no video's name contains the time of this log, all videos belong to it.
+    A video belongs to the log whose time of day is in the video's name. If no name contains the
+    time of a folder's only log, all videos belong to it.
     """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]

@@ -1,8 +1,7 @@
 """Data types for importers, and for recordings of other tools with a video.
 
-An importer reads the files of its tool. If the recording has a video, the result is a
-`SourceRecording`, which upload_folder.py writes as an upload. If the recording has screenshots, the
-result is a `SourceTrajectory`, which trajectory_folder.py writes as a trajectory.
+An importer returns a `SourceRecording` with a video, which upload_folder.py writes as an upload, or
+a `SourceTrajectory` with screenshots, which trajectory_folder.py writes as a trajectory.
 """
 
 from collections import Counter

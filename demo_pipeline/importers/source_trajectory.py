@@ -95,7 +95,7 @@ class SourceImage:
     """A screenshot: an image file, the bytes of an image, or the first frame of a video.
 
     Attributes:
-        path: the file that contains the screenshot; also the name of the screenshot in messages.
+        path: the file that contains the screenshot; named in messages.
         data: the bytes of an image that is embedded in the file; None if the image is not embedded.
         is_video: whether the file is a video, whose first frame is the screenshot.
     """
@@ -160,7 +160,7 @@ def last_time_ms(steps: Sequence[SourceStep]) -> float:
 
 
 def click(at: SourcePoint | None, button: str = "left", clicks: int = 1) -> SourceAct:
-    """Returns a click as action.json writes it; for example, two left clicks are a double click.
+    """Returns a click as action.json writes it; two left clicks are a double click.
 
     Args:
         at: the position; None if not recorded.

@@ -1,7 +1,7 @@
 """Writes an imported recording as an upload folder, completely or not at all.
 
-The files of a recording lack some facts, such as the task. People can state these facts as options
-of the command, or in a file `import.json` next to the recording. This module reads the file.
+People can state facts that a recording lacks, such as the task, as options of the command or in a
+file `import.json` next to the recording.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ def import_id(source: SourceFiles) -> str:
     """Returns the id of the demonstration that a recording becomes.
 
     If the source has no id, the result is the recording's name without e-mail addresses, and 8
-    hexadecimal digits of a hash over the logs. The id does not depend on the path of the folder.
+    hexadecimal digits of a hash over the logs.
     """
     if source.id:
         return source.id
@@ -196,8 +196,8 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
     with path.open("wb") as stream:
         if recording.video_zero_ms is not None:
             first = recording.video_zero_ms + video.first_s * 1000
-            # Recorders log the messages of ffmpeg. One of these messages contains the start time of
-            # the video, which the pipeline reads from the log. This line has the same form.
+            # The pipeline reads the start time of the video from a message of ffmpeg that recorders
+            # log. This line has the same form.
             text = f"start: {first / 1000:.6f} (of the first frame, by the imported recording)"
             line = {"event": "ffmpeg_stderr", "data": {"output": text}, "time": round(first)}
             stream.write(json_bytes(line, compact=True))

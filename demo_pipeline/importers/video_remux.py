@@ -1,8 +1,7 @@
 """Writes the video of another tool as recording.mp4, without encoding it again.
 
-The packets of one or several files are copied into an MP4 file. Sound and subtitles are left out.
-Frames keep their times, unless the recording has the times at which they were captured. The files
-are untrusted.
+Sound and subtitles are left out. Frames keep their times, unless the recording has their capture
+times. The files are untrusted.
 """
 
 from bisect import bisect_right
@@ -50,8 +49,8 @@ class VideoFacts(NamedTuple):
 def video_shape(path: Path) -> tuple[int, int, float]:
     """Returns width and height in pixels, and the duration in seconds that the file states.
 
-    The duration is 0 if the file states none. Raises `UnreadableSourceError` if the file has no
-    video that can be read.
+    The duration is 0 if the file states none. Raises `UnreadableSourceError` without a readable
+    video.
     """
     with _opened(path) as (container, stream):
         context = stream.codec_context

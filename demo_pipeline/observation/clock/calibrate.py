@@ -84,7 +84,7 @@ def calibrate(
         actions: the actions of the recording, in time order.
         keys: press times of the keys that type or delete a character, epoch milliseconds.
         answered: times of the inputs after which the screen may change, epoch milliseconds.
-        steps: the places in the log where somebody set the recorder's clock.
+        steps: the changes of the recorder's clock, found in the log.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
@@ -139,8 +139,7 @@ def _without_drift(
 ) -> Clock:
     """Returns the clock measured from the pointer's moves, corrected for drift.
 
-    Later parts of the video show how fast the clock drifts. If ffmpeg logged a start time,
-    the start time remains the time of the first frame.
+    If ffmpeg logged a start time, this remains the time of the first frame.
     """
     clock = drift_corrected(by_pointer, changes.middle_s, parts)
     if logged is None:

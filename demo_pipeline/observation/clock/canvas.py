@@ -220,10 +220,9 @@ class RecordedScreen:
 
     Attributes:
         video: width and height of the video as a player shows it, pixels.
-        monitor: width and height of meta.json's primary_monitor. Recorders state them in pixels or
-            in points. None if primary_monitor is missing.
-        in_points: whether the platform counts in points, so that a unit of event space can be
-            larger than a pixel.
+        monitor: width and height of meta.json's primary_monitor, in pixels or in points. None if
+            primary_monitor is missing.
+        in_points: whether the unit of event space is a point, which can be larger than a pixel.
     """
 
     video: tuple[int, int]

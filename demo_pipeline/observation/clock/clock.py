@@ -37,8 +37,7 @@ class ClockShift(NamedTuple):
     Attributes:
         from_ms: the first event time that is corrected, epoch milliseconds. The correction holds
             until the next shift.
-        shift_ms: offset that is added to event times. The sum is the time that the clock would show
-            if nobody had set it.
+        shift_ms: offset that is added to event times to undo the setting of the clock.
     """
 
     from_ms: float
@@ -137,8 +136,8 @@ def ffmpeg_clock(lines: Iterable[str], timestamp_ms: float, first_s: float = 0.0
     Args:
         lines: the lines that ffmpeg printed and the recorder logged.
         timestamp_ms: meta.timestamp, epoch milliseconds.
-        first_s: video time of the first frame, seconds. The start time that ffmpeg prints is the
-            time at which it captured this frame.
+        first_s: video time of the first frame, seconds. ffmpeg prints the capture time of this
+            frame.
     """
     for line in lines:
         match = _FFMPEG_START.search(line)

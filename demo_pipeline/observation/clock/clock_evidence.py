@@ -133,8 +133,8 @@ def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first
     uncertainty of the logged clock.
 
     Args:
-        logged: the clock from the start time that ffmpeg printed, which remains the time of the
-            first frame.
+        logged: the clock from the start time that ffmpeg printed. This start time remains the time
+            of the first frame.
         by_pointer: the clock that the pointer's moves show; None if they show none.
         rate: video seconds per second of the log, measured by the pointer's moves.
         first_s: video time of the first frame, seconds.
@@ -161,8 +161,6 @@ class Moves:
     A move is *confirmed* if the cells at both of its ends changed between the two frames.
 
     Args:
-        changes: the changed cells between the decoded frames.
-        track: the pointer's positions in the log.
         documented: the clock that lags are relative to.
         lags: the lags to assume, seconds.
     """
@@ -246,7 +244,6 @@ def _moves_at_lag(
 
     Args:
         events: times of the positions from index `first` on, in video seconds at this lag.
-        track: the pointer's positions in the log.
         frames: times of the frames, video seconds.
         first: index in `track` of the first position in `events`.
     """
@@ -418,7 +415,6 @@ def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
     """Whether the best lag is far better than an average lag, its rivals and the lags beside it.
 
     Args:
-        lags: the lags, seconds.
         nats: (lags,), log-likelihood ratios minus the ratio of an average lag.
         top: index of the best lag.
     """

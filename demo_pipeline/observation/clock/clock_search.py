@@ -1,8 +1,8 @@
 """Searches the video for evidence of the clock, and checks the clock in later parts of the video.
 
 The search decodes one stretch of the video after the other until the pointer, typing or other
-inputs show the clock. Afterwards it decodes a few later parts. If a part shows another clock, the
-uncertainty is increased so that it covers the part's clock, too.
+inputs show the clock. Afterwards it decodes a few later parts of the video, and increases the
+uncertainty so that it covers their clocks, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,8 +86,6 @@ class ClockSearch:
     """Decodes stretches of the video and searches them for evidence of the clock.
 
     Attributes:
-        video: the video.
-        track: the pointer's positions in the log.
         keys: press times of the keys that type or delete a character, epoch milliseconds.
     """
 
@@ -334,8 +332,8 @@ class ClockSearch:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
         The time is divided into equal shares. The first is left out, because later shares also show
-        its delay. Each later share yields at most one part: the shortest span from a key frame on
-        with enough moves, or else the span with most typed keys.
+        its delay. Each later share yields at most one part: the shortest span that starts at a key
+        frame and has enough moves, or else the span with most typed keys.
         """
         if end - begin < WORTH_S:
             return []
@@ -413,7 +411,7 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
 
 
 def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock with the drift that the clock of the last part shows.
+    """Returns the clock corrected for the drift until the last of several parts of the video.
 
     The clock is returned unchanged if the last part is less than `DRIFT_AFTER_S` later, or if the
     two clocks differ by no more than both uncertainties together.
@@ -421,7 +419,7 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
     Args:
         clock: the clock that was measured in one stretch of the video.
         middle_s: the middle of this stretch, video seconds.
-        parts: the clocks of later parts of the video, in time order.
+        parts: the clocks of parts of the video, in time order.
     """
     if not parts:
         return clock

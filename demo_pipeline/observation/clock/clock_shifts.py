@@ -76,8 +76,7 @@ def find_shifts(
     """Returns the clock with a shift for each step.
 
     The uncertainty of the result is that of the least certain shift. A step back to an earlier
-    offset (for example after corrupt timestamps) reuses the shift that was measured for this
-    offset.
+    offset reuses the shift that was measured for this offset.
 
     If `clock` comes only from meta.json, and the video shows the events after a step, these
     events define the clock. The video times of the events before the first step are then unknown.

@@ -74,9 +74,9 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
     """Returns the desktops whose size is also the size of the recorded screen at that time.
 
-    A desktop may span several displays. The result is therefore empty if no desktop has the size of
-    `base`, the canvas at the start of the recording. A desktop that is only wider or only taller
-    than `base` is left out, because somebody may have connected a second display.
+    A desktop may span several displays. Therefore the result is empty if no desktop has the size of
+    `base`, the canvas at the start of the recording. Desktops that are only wider or only taller
+    than `base` are left out, because they may include a second display.
     """
     all_desktops = list(desktops)
     width, height = base.event_size
@@ -317,11 +317,8 @@ def _changed_share(diff: FrameDiff) -> float:
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
     """Returns the pointer's move between the two frames, or None if there is no usable move.
 
-    A move is not usable in three cases:
-
-    - No cell changed, because a recorder that falls behind repeats frames.
-    - Much of the screen changed.
-    - The expected canvas puts the pointer at a border, where it may be invisible.
+    A move is not usable if no cell or much of the screen changed, or if the expected canvas puts
+    the pointer at a border, where it may be invisible.
     """
     before = diff.before
     frame = diff.frame
@@ -473,7 +470,7 @@ class _CanvasEvidence:
 
         The redraw lies between the last move that the old state explains better and the first move
         that the new state explains better. Several large redraws in this time are joined into one.
-        If there is no redraw, the share of the result is 0.
+        Without a redraw, the share of the result is 0.
 
         Args:
             gains: (moves,), positive where the new state explains a move better than the old one.

@@ -79,7 +79,7 @@ class Keyboards:
 
     @classmethod
     def of(cls, keyboard: Keyboard) -> "Keyboards":
-        """Returns the same keyboard for the whole recording, as a single stretch."""
+        """Returns a single stretch with this keyboard, for the whole recording."""
         return cls((KeyboardStretch(0, keyboard),))
 
     def number_at(self, line: int) -> int:

@@ -42,7 +42,7 @@ def may_be_pinyin(text: str) -> bool:
 
 
 def _fewest_syllables(word: str) -> int | None:
-    """Returns the minimum number of Pinyin syllables that form a word, or None if none do."""
+    """Returns the minimum number of Pinyin syllables that form a word, or None if impossible."""
     fewest: list[int | None] = [0] + [None] * len(word)
     for end in range(1, len(word) + 1):
         for start in range(max(0, end - 6), end):

@@ -35,8 +35,8 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 # Number of scans after the typing that are searched for the text. Three scans take 3 to 12 s,
 # because recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-# Minimum number of characters of a typed text that may be only a part of the text that a field
-# gained. A shorter typed text must be equal to the gained text.
+# Minimum number of characters with which a typed text is searched for inside a longer text that a
+# field gained. A shorter typed text must be equal to the gained text.
 SHORTEST_SOUGHT = 3
 # Maximum number of characters for each typing event in a text that an input method may have
 # written. Real input methods write fewer.
@@ -71,7 +71,7 @@ class TypingLanguage:
     """Language and keyboard of the person, as far as both are known without the scans.
 
     Attributes:
-        keyboard: keyboard according to the setting or meta.json.
+        keyboard: keyboard according to the setting `actions.keyboard_layout` or to meta.json.
         certain: whether the setting or the recorder names the layout. If so, no other layout is
             tried, except in parts of the recording after the person may have switched the layout.
         input_method: language that is typed with an input method, one of `zh`, `zh-TW`, `ja`, `ko`
@@ -351,8 +351,8 @@ class TextReader:
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
         """Chooses a layout for each stretch, so that scans confirm as many characters as possible.
 
-        If no layout is better than the usual layout, the usual layout is chosen. `usual` contains
-        the actions of the recording with the usual layout.
+        The usual layout comes from the settings or from meta.json, and is chosen if no layout is
+        better. `usual` contains the actions of the recording with the usual layout.
         """
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
@@ -509,7 +509,7 @@ class TextReader:
     def _plausible(self, stretch: int, keyboards: Keyboards) -> Iterator[str]:
         """Yields the layouts that the person may have in a stretch instead of the chosen layout.
 
-        Candidates are the usual layout, the US layout, and for languages with accents also
+        Candidates are the usual layout, the US layout and, for languages with accents,
         US-International. A candidate is left out if scans confirm fewer characters with it than
         with the chosen layout. The US layout is also left out if AltGr was used.
         """

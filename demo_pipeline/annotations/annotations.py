@@ -105,7 +105,7 @@ class Annotation:
 
     @property
     def topic(self) -> tuple[int, str, str]:
-        """Step, kind and variant. At most one annotation for each topic is effective.
+        """Step, kind and variant. Datasets use at most one annotation for each topic.
 
         The step is -1 for the whole demonstration.
         """

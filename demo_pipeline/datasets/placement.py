@@ -164,7 +164,7 @@ class _Placement:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
         A demonstration that was in the last build and was no duplicate counts as older than all
-        others. Otherwise, the demonstration with the smaller id counts as older.
+        other demonstrations. Among demonstrations of the same kind, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file

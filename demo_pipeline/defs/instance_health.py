@@ -20,7 +20,7 @@ from demo_pipeline.settings import Settings
 
 # Time without an event after which a run counts as hanging. No stage takes two hours.
 STALE_RUN_SECONDS = 7200.0
-# Maximum age of the last heartbeat of a living daemon. The daemon sends one every 30 seconds.
+# Maximum age of the last heartbeat of a running daemon, which sends one every 30 seconds.
 DAEMON_SECONDS = 300.0
 LATE_TICKS = 10  # number of intervals without an evaluation after which a sensor is late
 _SENSOR_DAEMON = "SENSOR"
@@ -97,7 +97,7 @@ def sensor_intervals(settings: Settings) -> dict[str, int]:
 
 
 def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
-    """Checks whether the unfinished runs still write events and have living processes."""
+    """Checks whether the unfinished runs still write events, and whether their processes run."""
     records = instance.get_run_records(dg.RunsFilter(statuses=list(_UNFINISHED)))
     dead_ids = dead_run_ids(instance)
     stale = []

@@ -96,7 +96,7 @@ _REVIEWS_SPEC = dg.AssetSpec(
 )
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", dg.BetaWarning)  # a test notices if the behaviour changes
+    warnings.simplefilter("ignore", dg.BetaWarning)  # a test notices if the beta feature changes
     observed_tasks = dg.multi_observable_source_asset(
         name=TASKS_STAGE.name,
         specs=[_TASKS_SPEC],

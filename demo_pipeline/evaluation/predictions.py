@@ -193,7 +193,7 @@ def _batch_text(value: Mapping[str, Any]) -> str | None:
 def _message_text(message: Mapping[str, Any]) -> str:
     """Returns the content of a message, followed by its tool calls as text.
 
-    Some servers remove tool calls from the content and return them in a separate field.
+    The tool calls are added because some servers move them from the content to a separate field.
     """
     content = message.get("content")
     calls = message.get("tool_calls") or []

@@ -100,7 +100,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
 
 
 def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
-    """Returns the positions of an action in pixels: none, one, or two for a drag."""
+    """Returns the positions of an action in pixels. There may be none, and a drag has two."""
     if not isinstance(action, ForeignAction):
         return tuple(points(action))
     if action.point is None:

@@ -585,7 +585,7 @@ class CudagForm(Form):
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
         """Puts each dataset into a directory with a CUDAG name, and adds a check of its settings.
 
-        A new directory replaces the earlier ones of the same prefix and user.
+        A new directory replaces the earlier directories with the same prefix and user.
         """
         one_configuration = Check(
             "one_configuration",

@@ -237,7 +237,7 @@ def _read_picture(path: Path) -> RgbImage:
 
 
 def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
-    """Converts a split of an export to the columns of the same dataset on the Hugging Face Hub.
+    """Converts a split of an export to the columns that the dataset has on the Hugging Face Hub.
 
     Images and UI trees are replaced by the paths of their files in the store.
 

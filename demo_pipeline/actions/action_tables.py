@@ -25,13 +25,13 @@ ACCOUNTING_FILE = "ledger.parquet"
 
 # Flag for a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag for typing that follows other typing after a break. The two are merged into one step unless
-# the video shows that the screen changed during the break.
+# Flag for typing that follows other typing after a break. The typing before and after the break
+# becomes one step, unless the video shows that the screen changed during the break.
 CONTINUED = "continued"
-# Additional flag if the break is long, and the text before it longer than a command. The two are
-# then merged unless the video shows that the screen was dark or locked during the break.
+# Additional flag if the break is long, and the text before it longer than a command. The typing then
+# becomes one step unless the video shows that the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
-# Flag for typing whose text may be wrong. Also set on an Enter that may only have confirmed the
+# Flag for typing whose text may be wrong, and for an Enter that may only have confirmed the
 # composition of an input method.
 DOUBTFUL_TEXT = "doubtful_text"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})

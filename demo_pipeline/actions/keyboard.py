@@ -496,7 +496,8 @@ class KeyboardReader:
         """Returns whether the logged character shows that Ctrl and Alt were AltGr on Windows.
 
         Recorders log AltGr as LeftCtrl and RightAlt. On a slow remote desktop or a busy computer,
-        more than `ALTGR_WINDOW_MS` may pass between these two events.
+        more than `ALTGR_WINDOW_MS` may pass between these two events, so the times of the events do
+        not always show that they are AltGr.
         """
         if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
             return False

@@ -479,8 +479,8 @@ def fill_positions(
     The added position is the last logged position. Before the first logged position, the next
     logged position is used.
 
-    Recorders on macOS log no moves while a button is held. There, a release gets the next logged
-    position if the press was a drag (see `_drag_end`). Such a drag has no path.
+    Recorders on macOS log no moves while a button is held. On macOS, a release therefore gets the
+    next logged position if the press was a drag (see `_drag_end`). Such a drag has no path.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []

@@ -85,8 +85,8 @@ class _WheelRule:
     def remainder(self, delta_sum: float) -> float:
         """Returns the exact number of notches minus the whole number that `notches` returns.
 
-        Both numbers get the sign of `delta_sum` first. The difference is at most half a notch,
-        unless the scroll has more than `MAX_NOTCHES`.
+        Both numbers have the sign of `delta_sum`. Their difference is at most half a notch, unless
+        the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)

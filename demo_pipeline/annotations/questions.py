@@ -27,7 +27,8 @@ _MAGNIFIED_SIZE = (1280, 720)  # size of the region around an action, after magn
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step
 _ANSWER_TOKENS = 4096  # maximum number of tokens of an answer
-# Average of Qwen's tokenizer. The averages of other tokenizers differ by up to 50 %.
+# Average number of characters per token of Qwen's tokenizer. The averages of other tokenizers
+# differ by up to 50 %.
 _CHARACTERS_PER_TOKEN = 4
 _PIXELS_PER_TOKEN = 28 * 28  # number of pixels of an image per token of Qwen's vision models
 

@@ -65,9 +65,10 @@ def start_guard(
 def private_address() -> tuple[str, int]:
     """Returns a free address and port of this machine for Dagster's webserver.
 
-    The webserver redirects a request for its root to the secret path, so its address must be secret
-    too. On Linux, all addresses 127.*.*.* belong to this machine, and the address is one of 16
-    million, drawn at random. On other systems, the address is 127.0.0.1 with a random port.
+    The webserver redirects a request for its root to the secret path. Therefore, the address of the
+    webserver must be secret, too. On Linux, all addresses 127.*.*.* belong to this machine, and the
+    address is one of 16 million, drawn at random. On other systems, the address is 127.0.0.1 with a
+    random port.
     """
     address = "127.0.0.1"
     if sys.platform == "linux":

@@ -127,7 +127,7 @@ class _Placement:
         return SplitMemory(made_of, placing, self.demonstrations, moved)
 
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
-        """Returns the new entry of a demonstration, before groups and splits are assigned.
+        """Returns the demonstration's new entry in the memory, before its split is assigned.
 
         The entry keeps the group from the last build if the task is the same.
 

@@ -20,7 +20,7 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
 # Maximum time from the launch of a run to the lock of its file. A run that takes longer counts as
-# dead. The measured time was 4 s, and 20 s on a busy machine.
+# dead. Measured: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
 # Minimum age of the last change of a run before the run may count as dead. The process of a run can
 # outlive the server that launched it, and lock the run's file a little later. If such a run is

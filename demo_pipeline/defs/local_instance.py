@@ -69,7 +69,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def make_databases(home: Path) -> None:
-    """Creates the databases of a home that are missing or were created only in part.
+    """Creates the databases that DAGSTER_HOME lacks, or that were created only in part.
 
     Dagster creates a database in many transactions, and cannot use a database whose creation was
     interrupted. Therefore databases are created in a draft folder, and moved to their places when

@@ -573,7 +573,8 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
             message = "error_message: says no reason although success is false"
             yield warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
-        # A difference is no error: the example in the format document expects 3 steps and has 4.
+        # A difference is only a warning, because the example in the format document expects 3 steps
+        # and has 4.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
         yield warning("expected_steps", "task.json", message)
 

@@ -2,7 +2,7 @@
 
 A form defines the text of the request, the correct answer, and the decoder of answers. The
 decoders are in the modules of the training exports. The system prompt of the form `opencua` is our
-own; users can replace it with the authors' system prompt.
+own; users can replace it with the system prompt of OpenCUA's authors.
 """
 
 from collections.abc import Callable, Iterator, Mapping

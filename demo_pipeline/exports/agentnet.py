@@ -221,8 +221,8 @@ def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # A line contains the longest stretch of consecutive steps that can be exported; see
-# whole_trajectories.py. Next to the lines are `images/`, `meta_data_merged.jsonl` with the
-# operating system of each task, and `metadata.json`, which counts the left-out steps by reason.
+# whole_trajectories.py. The dataset also has `images/`, `meta_data_merged.jsonl` with the operating
+# system of each task, and `metadata.json`, which counts the left-out steps by reason.
 FORM = Form(
     name="agentnet",
     asset="agentnet_dataset",

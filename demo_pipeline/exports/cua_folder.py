@@ -3,9 +3,9 @@
 The format is that of trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
 
 A folder contains `metadata.json` and a folder per turn (`turn_000/`, `turn_001/`, …). A turn has
-the screenshot before the call, the response of the agent, and the result of the call. Files are
-numbered through all turns. Times are in units of 0.1 microseconds since 15 October 1582, as in
-UUIDs of version 1. Points are pixels of the screenshot.
+the screenshot before the call, the response of the agent, and the result of the call. The numbers
+of files continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582,
+as in UUIDs of version 1. Points are pixels of the screenshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _PIXELS_OF_NOTCH = 100  # pixels in `scroll_x` or `scroll_y` for one notch of th
 # Number of points on the path of a drag. Pages and file managers ignore drags without points
 # between start and end.
 _PATH_POINTS = 12
-_MODEL = "human"  # is written where Cua writes the name of a model
+_MODEL = "human"  # written where Cua writes the name of a model
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 
 

@@ -1,6 +1,6 @@
 """Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
-CUDAG does not require all these files. This pipeline adds the tool definition, the system prompt,
+CUDAG requires only some of these files. This pipeline adds the tool definition, the system prompt,
 LLaMA-Factory's `dataset_info.json`, the split report, and the records in other layouts. Images are
 links, copies, JPEGs or annotated screenshots. records.py makes the records.
 """

@@ -41,7 +41,7 @@ def built_forms(settings: Settings) -> list[Form]:
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns file of records → a text that changes with the export form or its settings."""
+    """Returns, for each file of records, a text that changes with its export form or settings."""
     return _record_fingerprints(settings.datasets)
 
 

@@ -219,14 +219,13 @@ def box_to_ru(box: Sequence[float], size: Pair) -> RuBox:
 
 
 def tolerance_ru(point: Pair, box: Sequence[float], size: Pair, limits: Pair) -> Pair:
-    """Returns the distance from a point to the nearer edge of a box on each axis, in RU.
+    """Returns the distance from a point to the nearer edge of a box on each axis, RU, rounded down.
 
     Args:
         point: x and y, pixels.
         box: left, top, width and height of the target, pixels.
         size: width and height of the image, pixels.
-        limits: minimum and maximum of the result, RU. The minimum also applies to points outside
-            the box.
+        limits: minimum and maximum of the result, RU. The minimum is also used outside the box.
     """
     low, high = limits
     tolerances = []

@@ -142,8 +142,7 @@ class RecordDraft(NamedTuple):
         markers: number of control markers that were escaped in the prompt outside the instruction.
         calls: the correct answer.
         metadata: the metadata of the record.
-        tested: position and tolerance of the record's test, if they differ from those in
-            `metadata`.
+        tested: position and tolerance of the record's test; None if it uses those in `metadata`.
         hovered: positions where the pointer hovers before the action, pixels of the screenshot.
     """
 

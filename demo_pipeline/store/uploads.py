@@ -239,8 +239,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # If an optional file changes during the download, it is left out. No later run
-                # reads it, because changes of optional files do not count as changes of the upload.
+                # An optional file that changes during the download is left out for good, because
+                # its changes do not count as changes of the upload.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 
@@ -254,10 +254,7 @@ class Uploads:
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
-        """Creates a folder for downloads and removes it after the block.
-
-        If this process dies, another process removes the folder.
-        """
+        """Creates a folder for downloads and removes it after the block."""
         with ExitStack() as stack:
             try:
                 self.remove_leftovers()
@@ -271,7 +268,7 @@ class Uploads:
 
 
 def open_uploads(url: str, cache: Path | None = None) -> Uploads:
-    """Returns the uploads at a path, a `file://` URL or an `s3://` URL. Nothing is read yet.
+    """Returns the uploads at a path, a `file://` URL or an `s3://` URL.
 
     Raises:
         StorageError: the root is of another kind, or the URL contains credentials.
@@ -291,10 +288,7 @@ def _default_cache() -> Path:
 
 
 def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
-    """Returns a SHA-256, in hex, over the names, ETags and sizes of the files of a recording.
-
-    Only the three files in `RECORDING_FILES` count; other files are ignored.
-    """
+    """Returns a SHA-256, in hex, over the names, ETags and sizes of the `RECORDING_FILES`."""
     present = ((name, files[name]) for name in RECORDING_FILES if name in files)
     text = "".join(f"{name} {info.etag} {info.size}\n" for name, info in sorted(present))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -303,8 +297,8 @@ def listing_fingerprint(files: Mapping[str, ObjectInfo]) -> str:
 def _folder_fingerprint(folder: Path) -> str:
     """Returns a SHA-256 over the names and SHA-256s of those `RECORDING_FILES` that exist.
 
-    For a complete recording, the result equals the `fingerprint` in the manifest that the stage
-    `raw_recordings` writes.
+    For a complete recording, this is the `fingerprint` in the manifest of the stage
+    `raw_recordings`.
     """
     present = (name for name in RECORDING_FILES if (folder / name).is_file())
     return combined_digest((name, file_digest(folder / name).sha256) for name in present)

@@ -1,9 +1,8 @@
 """Versions of outputs: manifests, staged directories, and differences from a manifest.
 
-The id of a version is a hash of the bytes of its manifest. Therefore equal results have equal ids
-on every machine and in every store. The folder of a version is named `<id>-<8 hex digits>`. These
-eight digits are random, so that no commit writes into an existing folder. Earlier versions of the
-package named the folder `<id>`.
+The id of a version is a hash of its manifest, so equal results have equal ids everywhere. Its
+folder is named `<id>-<8 random hex digits>`, so that no commit writes into an existing folder, or
+`<id>` by earlier versions of the package.
 """
 
 import hashlib
@@ -35,10 +34,10 @@ VersionKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that an output depends on. An output with an unchanged recipe is not built again.
+    """Everything that an output depends on.
 
     Attributes:
-        code_version: the version of the code of the stage.
+        code_version: the stage's code version.
         settings: a fingerprint of the settings that the stage reads.
         inputs: name of an input → the fingerprint of its content.
     """
@@ -67,7 +66,7 @@ class CheckOutcome:
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """A file of a version, as the manifest lists it.
+    """A file of a version in its manifest.
 
     Attributes:
         path: relative to the folder `content`, separated by `/`.
@@ -89,14 +88,12 @@ class LinkEntry(msgspec.Struct, frozen=True, gc=False):
 class Manifest(msgspec.Struct, frozen=True):
     """The file `manifest.json` of a version: its recipe, its files and its checks.
 
-    The manifest contains no times and no paths of a machine, so that equal results have equal
-    manifests.
+    It contains no times and no paths of a machine, so that equal results have equal manifests.
 
     Attributes:
         files: the files, sorted by path. Empty folders are not part of an output.
         links: path under `content/` → the version to which the link leads.
-        content: SHA-256 over paths, digests and links. It is equal for equal content, whatever the
-            recipe was.
+        content: SHA-256 over paths, digests and links. It does not depend on the recipe.
         summary: the JSON object that the stage returned.
         checks: the results of the checks before the commit.
     """
@@ -123,7 +120,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """Returns the manifest as JSON. Keys are sorted, so equal manifests give equal bytes."""
+        """Returns the manifest as JSON with sorted keys."""
         values = msgspec.to_builtins(self)
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()
@@ -134,10 +131,10 @@ _DECODER = msgspec.json.Decoder(Manifest)
 
 @dataclass(frozen=True, slots=True)
 class VersionName:
-    """A committed version without its manifest, for code that holds many thousands of versions.
+    """A committed version without its manifest, to save memory.
 
     Attributes:
-        id: the id, as in `Version`.
+        id: see `Version`.
         content: the fingerprint of the content.
     """
 
@@ -148,7 +145,7 @@ class VersionName:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A committed version of an output, as plain data without access to the store.
+    """A committed version of an output, as plain data.
 
     Attributes:
         id: the first 16 hex digits of the SHA-256 of the bytes of the manifest.
@@ -166,7 +163,7 @@ class Version:
 
     @property
     def content(self) -> str:
-        """The fingerprint of the content, for the recipes of stages that read the version."""
+        """The fingerprint of the content."""
         return self.manifest.content
 
     @property
@@ -191,7 +188,7 @@ def is_place(name: str) -> bool:
 
 
 def linked_version(link: str) -> str | None:
-    """Returns the id of the version to whose content a link leads; None for any other path."""
+    """Returns the id of the version to which a link leads; None for any other path."""
     if not os.path.islink(link) or not os.path.isdir(link):  # noqa: PTH112, PTH114 - faster
         return None
     folder, _, name = os.readlink(link).rpartition("/")  # noqa: PTH115
@@ -206,7 +203,7 @@ def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
 
     Args:
         data: the bytes of the manifest; None if the file is missing.
-        place: the name of the version's folder. It begins with the hash of the manifest.
+        place: the name of the version's folder, which begins with the manifest's hash.
     """
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:
         return None
@@ -261,16 +258,14 @@ class Staging:
 
     Attributes:
         output: the name of the output.
-        directory: the staged directory. It is later moved to the folder of the version. Both have
-            the same depth below the root, so that relative links remain valid.
-        find: returns the local folder with the content of a version, given its output and its id.
-            Raises `StorageError` if the version was removed.
+        directory: the staged directory. It has the depth of the version's folder, so that relative
+            links remain valid after the move.
+        find: returns the local folder of a version, given its output and its id. Raises
+            `StorageError` if the version was removed.
         links: path of a link below `path` → the linked version.
-        before: the currently published version, for builds that reuse its content. None if no
-            version is published.
-        hardlink_sources: versions whose files the build may hard-link under `path`. The new
-            manifest takes the digest of such a file from the manifest of the source, because
-            hashing the file again would accept damage as new content.
+        before: the published version, for reuse of its content. None if there is none.
+        hardlink_sources: versions whose files the build may hard-link under `path`. Their digests
+            come from the old manifest, because a new hash would accept damage as new content.
     """
 
     output: str
@@ -313,12 +308,10 @@ Load = Callable[[Version | VersionName], tuple[str, Version] | None]
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:
     """Returns the entries of all files of a staged directory, and the paths of the new files.
 
-    New files must be synced to the disk. Files that are hard-linked from another version were
-    synced when the other version was committed.
+    New files must be synced to the disk; hard-linked files were synced before.
 
     Raises:
-        ChangedOutput: the size of a file that is hard-linked from one of `hardlink_sources`
-            differs from the manifest of the source.
+        ChangedOutput: the size of a hard-linked file differs from the manifest of its source.
         StorageError: an entry is neither a plain file nor made by `Staging.link`, or its name is
             not Unicode.
     """
@@ -357,8 +350,7 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 class _SharedFiles:
     """Finds the source of files that are hard-linked from other versions, by their inodes.
 
-    A staged directory may have thousands of source versions. Therefore, sources are read only until
-    an inode is found. All inodes that were read are remembered, so no source is read twice.
+    Sources are read only until an inode is found, because there may be thousands.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -366,10 +358,7 @@ class _SharedFiles:
         self._by_inode: dict[int, tuple[str, FileEntry]] = {}
 
     def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
-        """Returns the output and the entry of the file with this inode in a source version.
-
-        Returns None if the file is not hard-linked from a source version.
-        """
+        """Returns output and entry of the source file with this inode; None if there is none."""
         if status.st_nlink == 1:
             return None
         while status.st_ino not in self._by_inode:
@@ -397,12 +386,8 @@ class _SharedFiles:
 def walk_files(content: Path | str, folder: str = "") -> Iterator[str]:
     """Yields the paths of all files and links under `content`, separated by `/` and sorted.
 
-    Only the names in the current folders are held in memory, because a dataset may have very many
-    files.
-
     Args:
-        content: the folder.
-        folder: the subfolder to walk, with a `/` at the end. If empty, all of `content` is walked.
+        folder: the subfolder to walk, ending in `/`; empty for all of `content`.
     """
     names = []
     with os.scandir(f"{content}/{folder}") as entries:
@@ -435,14 +420,14 @@ class OutputDamage:
 
     @classmethod
     def for_path(cls, output: str, code: str, path: str, message: str) -> "OutputDamage":
-        """Returns the damage of a file, given the path of the file in the output's content."""
+        """Returns the damage of a file, given its path in the output's content."""
         return cls(output, code, f"{output}/{ascii_path(path)}", message)
 
     def inside(self, output: str, path: str) -> "OutputDamage":
-        """Describes this damage as seen from another output, which links to the damaged output.
+        """Returns this damage as damage of another output, which links to the damaged output.
 
         Args:
-            output: the other output, which contains the link.
+            output: the other output.
             path: the path of the link in the content of `output`.
         """
         inner = self.file.removeprefix(f"{self.output}/")
@@ -461,11 +446,8 @@ def damages_of(
     Links are not compared.
 
     Args:
-        version: the version.
-        sizes: path of each entry in the content → size of a plain file in bytes, or None for
-            another kind of entry.
-        digests: the current SHA-256 of each file of the manifest, in the order of the manifest.
-            None for a file that cannot be read.
+        sizes: path of each entry → size in bytes, or None unless it is a plain file.
+        digests: the current SHA-256 of each file, in the order of the manifest; None if unreadable.
     """
     output = version.output
     manifest = version.manifest

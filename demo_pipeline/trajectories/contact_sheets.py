@@ -1,7 +1,6 @@
 """The `contact_sheets` stage: shows every step of a trajectory as a tile on a few JPEG sheets.
 
-A tile is a screenshot below two lines of text. overlay.py draws action and target on the
-screenshot. Colours are BGR; sizes are pixels of the sheet.
+A tile is a screenshot below two lines of text. Colours are BGR; sizes are pixels of the sheet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,13 +43,12 @@ class Tile:
     Attributes:
         screenshot: the PNG file.
         heading: the number and the type of the step.
-        caption: a short line about the screenshot. It never quotes typed text.
-        action: the action to draw on the screenshot. If None, nothing is drawn.
+        caption: a short line about the screenshot, without typed text.
+        action: the action to draw, or None.
         box: (x, y, width, height) of the target on the canvas. None if no target is known.
-        leak: the kind of leak, if the screenshot already shows the pointer at the target.
-            Otherwise empty.
-        thumbnail: a small JPEG that is drawn instead of the screenshot. If None, the screenshot
-            itself is drawn.
+        leak: the kind of leak, if the screenshot already shows the pointer at the target; otherwise
+            empty.
+        thumbnail: a small JPEG to draw instead of the screenshot, or None.
     """
 
     screenshot: Path
@@ -73,7 +71,7 @@ def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[i
 def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Picture:
     """Draws a title, and below it a grid of tiles that are each `width` pixels wide.
 
-    Each screenshot is read once. A screenshot that cannot be read becomes a dark tile with a note.
+    An unreadable screenshot becomes a dark tile with a note.
 
     Returns:
         (height, width, 3) BGR.
@@ -146,7 +144,7 @@ def _draw_flag(area: Picture, flag: str, baseline: int, font_scale: float) -> No
 
 
 def tile_picture(tile: Tile, width: int) -> Picture:
-    """Returns the screenshot of a tile, `width` pixels wide, with action and target drawn on it."""
+    """Returns the screenshot of a tile, `width` pixels wide, with action and target."""
     height = _picture_height(width)
     picture = _picture(tile)
     if picture is None:
@@ -184,17 +182,13 @@ _CONTRAST = 16
 def build_contact_sheets(
     demonstration: str, trajectory: Path, screenshots: Path | None, out: Path
 ) -> dict[str, Any]:
-    """Writes sheet.jpg, sheet_2.jpg …, each with at most `TILES` steps, and returns a summary.
+    """Writes sheet.jpg, sheet_2.jpg, …, with at most `TILES` steps each, and returns a summary.
 
     Args:
-        demonstration: the id, for the title.
-        trajectory: the folder of a trajectory with its provenance.
-        screenshots: the folder with the thumbnails of the screenshots. None if the trajectory is
-            redacted, because redacted screenshots have no thumbnails.
-        out: a folder to write into.
+        screenshots: the folder with the thumbnails; None if the trajectory is redacted.
 
     Raises:
-        DemonstrationError: `trajectory` cannot be read as a trajectory.
+        DemonstrationError: `trajectory` cannot be read.
     """
     thumbnails = None if screenshots is None else read_thumbnails(screenshots)
     tiles, rows = step_tiles(demonstration, trajectory, thumbnails)
@@ -226,7 +220,7 @@ def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
         data = (out / name).read_bytes() if (out / name).is_file() else b""
         tiles = min(TILES, len(steps) - number * TILES)
         wide, high = sheet_size(tiles, COLUMNS, TILE_WIDTH, titled=True)
-        # Decoding at an eighth of the size is ten times as fast as decoding all pixels.
+        # Decoding at an eighth of the size is ten times as fast.
         eighth = (-(-high // 8), -(-wide // 8))
         picture = None
         if data.endswith(_END_OF_JPEG):
@@ -247,7 +241,7 @@ def _sheet_problem(file: str, message: str) -> Problem:
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """Counts all leaking screenshots, and those whose leak no earlier frame could avoid."""
+    """Counts all leaks, and the leaks that no earlier frame could avoid."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 
@@ -269,10 +263,7 @@ def step_tiles(
     """Returns the tile and the provenance of every step; no screenshot is opened.
 
     Args:
-        demonstration: the id.
-        folder: the trajectory.
-        thumbnails: name of a screenshot → JPEG. If None, the tiles show the screenshots
-            themselves.
+        thumbnails: name of a screenshot → JPEG. None for the screenshots themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
@@ -285,7 +276,7 @@ def step_tiles(
 def step_tile(
     step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[str, bytes] = MappingProxyType({})
 ) -> Tile:
-    """Returns the tile of a step. `thumbnails` maps names of screenshots to JPEGs."""
+    """Returns the tile of a step. `thumbnails` maps screenshot names to JPEGs."""
     box = None
     if row["target_x"] is not None:
         box = (row["target_x"], row["target_y"], row["target_width"], row["target_height"])

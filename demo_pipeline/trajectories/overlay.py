@@ -1,7 +1,7 @@
 """Draws an action and its target on a screenshot: rings, arrows, boxes and labels.
 
-Colours are BGR; points and boxes are pixels of the picture. The constants are pixels in a picture
-that is 480 pixels wide. For other widths they are multiplied by `unit`, the width divided by 480.
+Colours are BGR; points and boxes are pixels of the picture. The constants are for a picture that is
+480 pixels wide. They are multiplied by `unit`, the width divided by 480.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,10 +58,7 @@ class _Rectangle(NamedTuple):
 
 
 def label_of(action: StepAction) -> str:
-    """Returns a text about the parts of an action that rings and arrows do not show, such as keys.
-
-    The text is empty if rings and arrows show the whole action. It never quotes typed text.
-    """
+    """Returns a text about what rings and arrows cannot show, such as keys, without typed text."""
     match parameters := action.parameters:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"
@@ -95,12 +92,11 @@ def draw_action(
 ) -> None:
     """Draws an action and its target on the screenshot before the action.
 
-    Each click is a ring, drags and scrolls are arrows, and the target is a box. A label from
-    `label_of` shows what rings and arrows cannot show.
+    Each click is a ring, drags and scrolls are arrows, and the target is a box. `label_of` returns
+    the label.
 
     Args:
-        picture: the screenshot, (height, width, 3) BGR. The marks are drawn into it.
-        action: the action to draw.
+        picture: the screenshot, (height, width, 3) BGR, which is changed.
         scale: pixels of the picture per canvas pixel.
         box: (x, y, width, height) of the target on the canvas. None if no target is known.
     """
@@ -141,8 +137,7 @@ def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: 
 def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale: float) -> None:
     """Writes a label on a dark background.
 
-    The rectangles `taken` already contain marks. If possible, the label is placed next to one of
-    these rectangles, otherwise in a corner of the picture.
+    If possible, the label is placed next to a rectangle in `taken`, otherwise in a corner.
     """
     text_width, text_height = text_size(text, scale)
     wide = text_width + 2 * _GAP
@@ -161,8 +156,7 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
     """Returns whether a label at this spot leaves all marks visible.
 
-    The label must not touch the first rectangle (the action's marks). It may lie inside another
-    rectangle (the target's box), but not on its edge.
+    It must not touch the first rectangle, the action's marks. It may lie inside the target's box.
     """
     if taken and spot.overlaps(taken[0]):
         return False
@@ -174,8 +168,7 @@ def _label_corners(
 ) -> Iterator[PixelPoint]:
     """Yields positions to try for the upper left corner of a label.
 
-    The first positions are next to the rectangles `taken`. The last positions are in the corners of
-    the picture `inside`. The label is `wide` by `high` pixels.
+    The first positions are next to the rectangles `taken`, the last in the corners of `inside`.
     """
     for left, top, right, bottom in taken:
         middle_x = (left + right - wide) // 2
@@ -214,7 +207,7 @@ def _bounds(marks: Sequence[PixelPoint], reach: int) -> _Rectangle:
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
     """Returns colour and thickness of a white stroke and of a thinner red stroke on top.
 
-    Together, the two strokes are visible on any background.
+    Together they are visible on any background.
     """
     thickness = max(1, round(2 * unit))
     return (WHITE, thickness + 2), (RED, thickness)
@@ -238,8 +231,7 @@ def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) ->
 def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
     """Draws an arrow in the direction of a scroll, and returns its two ends.
 
-    The arrow starts at the pointer. If such an arrow would leave the picture, the arrow ends at the
-    pointer instead.
+    The arrow starts at the pointer or, if it would leave the picture, ends there.
     """
     across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)

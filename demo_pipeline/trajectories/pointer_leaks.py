@@ -1,8 +1,7 @@
 """Counts leaks: screenshots that already show the pointer at the target of their step.
 
-`observation.frames.video_pointer` detects leaks when it chooses the frame of a screenshot. This
-module counts them in the provenance table, warns if there are too many, and decides which steps
-training exports leave out.
+`observation.frames.video_pointer` detects leaks. This module counts them, warns if there are too
+many, and decides which steps training exports leave out.
 """
 
 from collections import Counter
@@ -77,12 +76,10 @@ def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
     """Returns the reason in `LEAK_EXCLUSIONS` why training exports leave out a step.
 
-    Returns an empty text if exports may use the step.
+    Empty if exports may use the step.
 
     Args:
-        row: the step's provenance with the columns `leak` and `unavoidable`. The columns
-            `doubtful_text` and `unproven_clock` may be missing.
-        settings: only `include_avoidable_leaks` and `include_unavoidable_leaks` are read.
+        row: the step's provenance. The columns `doubtful_text` and `unproven_clock` may be missing.
     """
     if row.get(DOUBTFUL_TEXT):
         return DOUBTFUL_TEXT
@@ -100,7 +97,6 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
 
     Args:
         path: the provenance table of a demonstration or of a dataset.
-        limits: the settings with `max_avoidable_leak_rate` and `max_leak_rate`.
     """
     rates = LeakRates()
     leak_reasons: Counter[str] = Counter()

@@ -1,9 +1,8 @@
 """The tables of a trajectory: provenance.parquet and hidden_actions.parquet.
 
-provenance.parquet has a row for each step, with the facts that the OSWorld-Desktopd files cannot
-express. hidden_actions.parquet has a row for each *hidden action*: an action that is not a step.
-These rows have no coordinates and no text. `HiddenActions` finds the gaps that hidden actions leave
-between the steps. exports/prompts.py decides how a prompt names a hidden action.
+provenance.parquet has a row for each step, with facts that OSWorld-Desktopd cannot express.
+hidden_actions.parquet has a row for each *hidden action*: an action that is not a step. These rows
+have no coordinates and no text.
 """
 
 from collections import Counter
@@ -34,13 +33,12 @@ from demo_pipeline.files.shown_text import replace_surrogates
 from demo_pipeline.recording.key_names import LAYOUTS
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
-"""The paths of provenance tables, or an Arrow table with all their rows and some columns."""
+"""Paths of provenance tables, or an Arrow table with some of their columns."""
 
 
 ProvenanceRow = Mapping[str, Any]
 
-# Columns about the quest in meta.json. They are needed because task.json contains only the quest's
-# instruction.
+# Columns about the quest in meta.json. task.json contains only the quest's instruction.
 QUEST_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     (
         "objectives",
@@ -466,8 +464,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-# Types of actions that may have values in the columns about typed text. Hotkeys may have them,
-# because a typed space that pressed a button becomes a hotkey.
+# Types of actions that may have values in the columns about typed text. A typed space that pressed
+# a button becomes a hotkey.
 _TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
@@ -535,8 +533,7 @@ def recorded_outcome(status: str | None, *, success: bool) -> str:
     """Returns how a demonstration ended: `done`, `failed`, `aborted`, or `unknown`.
 
     Args:
-        status: the status in meta.json. It matters only if the demonstration is not a success.
-        success: whether the demonstration is a success.
+        status: the status in meta.json, which is ignored for a success.
     """
     if success:
         return "done"
@@ -546,7 +543,7 @@ def recorded_outcome(status: str | None, *, success: bool) -> str:
 
 
 def has_picture(row: ProvenanceRow) -> bool:
-    """Returns whether a step has a screenshot: a frame of the video, or an imported screenshot."""
+    """Returns whether a step has a screenshot."""
     return row["pts"] is not None or row["reason_code"] == IMPORTED
 
 
@@ -570,10 +567,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes provenance.parquet with a row for each step.
-
-    The keys of the rows are the columns of `PROVENANCE_SCHEMA`.
-    """
+    """Writes provenance.parquet: a row for each step, with the columns of `PROVENANCE_SCHEMA`."""
     write_rows(path, rows, PROVENANCE_SCHEMA)
 
 
@@ -581,9 +575,7 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     """Reads the rows of provenance.parquet in the order of the steps.
 
     Args:
-        path: the file.
-        columns: names of columns. If None, all columns are read. A column that the file lacks is
-            null.
+        columns: names of columns; None for all. A column that the file lacks is null.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
@@ -599,8 +591,7 @@ def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict
 
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
-# Reason why exports leave out a step or a trajectory: there are too many hidden actions before the
-# step, or in the trajectory.
+# Reason why exports leave out a step or a trajectory: too many hidden actions.
 INCOMPLETE = "incomplete"
 
 
@@ -617,11 +608,10 @@ class HiddenReason(StrEnum):
     - `after_video`: the action began after the last frame.
     - `undecodable`: the frames before the action cannot be decoded, or are all black.
     - `unknown_time`: the recorder's clock changed, and the video does not show the action's time.
-    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas. Or the direction
-      is unknown, because the video shows only one scroll, and this scroll contradicts the direction
-      that the wheel's unit and the platform imply.
-    - `private`: keys were pressed while the screen was dark or locked. A single row stands for all
-      these keys up to the next step.
+    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or the
+      video's only scroll contradicts the direction that the unit and the platform imply.
+    - `private`: keys were pressed while the screen was dark or locked. A single row stands for
+      all keys up to the next step.
     """
 
     OFF_SCREEN = "off_screen"
@@ -693,13 +683,12 @@ class HiddenActions:
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
     def around(self, steps: Sequence[int]) -> "HiddenActions":
-        """Returns the hidden actions of a part of a trajectory.
+        """Returns the hidden actions from the first of `steps` to the step after the last.
 
-        These are the hidden actions between the part's first step and the step after the part's
-        last step. If the part begins with step 0, the hidden actions before step 0 are included.
+        If the first is step 0, the hidden actions before it are included.
 
         Args:
-            steps: the indexes of the part's steps, ascending.
+            steps: the indexes of the steps, ascending.
         """
         first = steps[0]
         last = steps[-1]
@@ -713,17 +702,15 @@ class HiddenActions:
     def incomplete_steps(
         self, steps: int, waits: AbstractSet[int], max_share: float, first: int = 0
     ) -> frozenset[int]:
-        """Returns the steps that have too many hidden actions before them.
+        """Returns the steps after too many hidden actions.
 
         Args:
-            steps: number of steps.
-            waits: indexes of the steps that are waits. Waits do not count as actions.
-            max_share: largest allowed share of hidden actions among all actions before a step, 0 to
-                1.
+            waits: indexes of the waits, which do not count as actions.
+            max_share: largest share of hidden actions among the actions before a step, 0 to 1.
             first: index of the first step.
 
         Returns:
-            Indexes of steps. The index after the last step stands for the end of the demonstration.
+            Indexes. The index after the last step stands for the end of the demonstration.
         """
         incomplete: set[int] = set()
         hidden = 0
@@ -738,8 +725,7 @@ class HiddenActions:
     def longest_stretch(self, steps: int, first: int = 0) -> range:
         """Returns the longest run of steps without a hidden action between them.
 
-        Among equally long runs, the earliest is returned. The result is empty if there are no
-        steps.
+        Among equally long runs, returns the earliest. Empty if there are no steps.
         """
         end = first + steps
         gaps = {action.before_step for action in self.actions if first < action.before_step < end}
@@ -749,11 +735,10 @@ class HiddenActions:
     def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
         """Returns the steps that an export of whole trajectories uses.
 
-        If there are no hidden actions, the export uses all steps. Otherwise it uses the longest run
-        of steps without a hidden action between them.
+        This is the longest run without a hidden action in between, or all steps if nothing is
+        hidden.
 
         Args:
-            steps: number of steps.
             min_steps: minimum length of the run, if there are hidden actions.
             first: index of the first step.
 
@@ -775,7 +760,7 @@ def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Map
 
 
 def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
-    """Writes hidden_actions.parquet into a trajectory, even if there are no hidden actions."""
+    """Writes hidden_actions.parquet into a trajectory."""
     rows = hidden_rows(trajectory_id, actions)
     write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
 

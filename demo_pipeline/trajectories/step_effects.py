@@ -1,7 +1,6 @@
 """Finds the effects of steps: whether and where the screen changed, and which later step undid it.
 
-Each screenshot is compared with the next screenshot, except for the area under the pointer. This
-module does not decide whether the person intended a change.
+Each screenshot is compared with the next one, except for the area under the pointer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,12 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-# Largest difference in brightness (0 to 255) between cells that count as equal. The noise of x264
-# at the recorders' quality is lower.
+# Largest difference in brightness (0 to 255) between cells that count as equal, above the noise of
+# x264 at the recorders' quality.
 CHANGED_GREY = 8
-# Box that an arrow or a hand pointer covers: left, top, right and bottom, in pixels from the
-# pointer's hot spot.
+# Box of an arrow or hand pointer: left, top, right and bottom, in pixels from its hot spot.
 _POINTER = (-10, -6, 24, 34)
-# Number of cells by which changed areas are widened. Areas that then touch, such as lines of text,
-# are joined.
+# Number of cells by which changed areas are widened. Areas that then touch are joined.
 PART_GAP = 3
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})
@@ -36,10 +33,10 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ShownScreen:
-    """The facts about a screenshot that are needed to compare it with another screenshot.
+    """The facts of a screenshot for comparisons.
 
     Attributes:
-        facts: the brightness of the screenshot's cells.
+        facts: the brightness of its cells.
         pointers: positions where the pointer may be, in canvas pixels. Empty if unknown.
         scale: size of the pointer on the canvas, relative to the usual size.
     """
@@ -69,15 +66,14 @@ def change_between(
 ) -> dict[str, Any]:
     """Returns the columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
-    The pointer hides a part of each screenshot. `screen_changed` is True if a visible cell changed.
-    It is False if no visible cell changed, and the screenshots `earlier` and `later` show that the
-    hidden cells did not change either. In all other cases it is None.
+    `screen_changed` is True if a visible cell changed. It is False if none did, and `earlier` and
+    `later` show that the cells under the pointer did not change either. Otherwise it is None.
 
     Args:
         before: the screenshot of the step; None if it is missing.
         after: the next screenshot; None if it is missing or cannot be compared.
-        earlier: the screenshot before `before`; None if it is missing.
-        later: the screenshot after `after`; None if it is missing.
+        earlier: the screenshot before `before`, or None.
+        later: the screenshot after `after`, or None.
     """
     unknown = {"screen_changed": None, **dict.fromkeys(CHANGE_COLUMNS)}
     if before is None or after is None or before.facts.missing or after.facts.missing:
@@ -123,8 +119,8 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns index of a step → index of the later step whose keys undo it.
 
-    Ctrl+Z undoes the previous step if this step is an edit. Waits in between are ignored. Escape
-    undoes the opening of a menu if the person only pressed arrow keys in between.
+    Ctrl+Z undoes the previous step that is not a wait, if it is an edit. Escape undoes the opening
+    of a menu if only arrow keys were pressed in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

@@ -1,9 +1,8 @@
-"""Describes a step in a sentence, in words that a person would use.
+"""Describes a step in a sentence.
 
-A sentence states only facts that follow from the action and its target. For example, a click on a
-check box may check or uncheck the box, so the sentence says only that the box was clicked. Typed
-text is never quoted, because the action already contains the text. The sentence is empty if neither
-an element nor a window is known.
+A sentence states only facts that follow from the action and its target. For example, a check box is
+clicked, not checked. Typed text is never quoted. The sentence is empty if neither an element nor a
+window is known.
 """
 
 import re
@@ -51,8 +50,7 @@ _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
 # Matches a long word of letters and digits, which may be a secret.
 _SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")
 _LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
-# Minimum length of a text that is searched for inside other texts. Shorter texts occur in many
-# names by chance.
+# Minimum length of a text that is searched for inside names. Shorter texts occur by chance.
 _SHORTEST_PART = 3
 
 
@@ -64,7 +62,7 @@ def shown_name(name: str) -> str:
 def is_readable(name: str) -> bool:
     """Returns whether a name consists of words that people use.
 
-    Identifiers, paths, code and symbols do not count as readable.
+    Identifiers, paths, code and symbols are not.
     """
     line = shown_name(name)
     if not 0 < len(line) <= MOST_CHARACTERS or not any(map(str.isalnum, line)):
@@ -89,7 +87,7 @@ class TypedTexts:
     def may_be(self, name: str) -> bool:
         """Returns whether a name equals a typed text, contains it, or is a part of it.
 
-        Case and spaces are ignored. Parts with fewer than `_SHORTEST_PART` characters do not count.
+        Ignores case, spaces, and parts with fewer than `_SHORTEST_PART` characters.
         """
         folded = _folded(name)
         if folded in self._texts:
@@ -124,10 +122,9 @@ _Box = tuple[int, int, int, int]  # left, top, width and height, canvas pixels
 _VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
-# Elements that move when they are dragged. Other elements, such as list items, may or may not move.
+# Elements that certainly move when they are dragged.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# Role of an element → the container that scrolls when the wheel is turned over the element. For
-# other small elements, it is unknown what scrolls.
+# Role of an element → the container that scrolls when the wheel is turned over the element.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -170,14 +167,12 @@ def step_sentence(
     """Returns the sentence about a step, such as `Click the "Save" button`.
 
     Args:
-        kind: the action's type.
-        parameters: the action's parameters.
         target: the element that the action acted on; None if unknown.
         box: left, top, width and height of the target on the canvas; None if unknown.
         window: the title of the window; empty if unknown.
 
     Returns:
-        The sentence, or an empty text if too little is known.
+        The sentence; empty if too little is known.
     """
     title = shown_name(window)[:MOST_CHARACTERS].rstrip()
     within = f'in the "{title}" window' if title else ""
@@ -197,11 +192,8 @@ def hover_sentence(
     """Returns the sentence about a step with a hover: `Hover over the "File" menu and …`.
 
     Args:
-        sentence: the sentence about the step without the hover. Empty if only the position of the
-            press is known.
-        kind: the action's type.
-        parameters: the action's parameters.
-        places: the positions where the pointer rested, in canvas pixels and in order.
+        sentence: the sentence without the hover. Empty if only the position of the press is known.
+        places: the positions of the resting pointer, in canvas pixels and in order.
         element: the element at the last position; None if unknown.
     """
     hovered = [f"at {place}" for place in places]
@@ -231,8 +223,7 @@ def _action_phrase(
 ) -> str:
     """Returns a step's sentence without the held keys and the full stop.
 
-    Returns an empty text if too little is known. `within` is a phrase with the window, such as
-    `in the "Files" window`, or empty.
+    Empty if too little is known. `within` is a phrase such as `in the "Files" window`, or empty.
     """
     match parameters:
         case DragParameters():
@@ -276,8 +267,8 @@ def _place(
 ) -> str:
     """Returns the phrase for the place of a click.
 
-    The phrase names the element, and also the position if the element has no name. If the element
-    is unknown, the phrase names the window and the position.
+    It names the element, plus the position if the element has no name. For an unknown element, it
+    names the window and the position.
     """
     element = element_phrase(target)
     where = f"at ({parameters.x}, {parameters.y})"
@@ -329,8 +320,7 @@ def _chord(keys: Sequence[str]) -> str:
 def element_phrase(target: TargetElement | None) -> str:
     """Returns the phrase for a target, such as `the "Save" button`.
 
-    Returns an empty text if there is no target. Also returns an empty text if a target without a
-    name is a label or has an unknown role.
+    Empty without a target, and for a label or unknown role without a name.
     """
     if target is None:
         return ""

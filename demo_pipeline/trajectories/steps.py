@@ -1,8 +1,8 @@
 """Turns recorded actions into OSWorld-Desktopd steps, with positions on the canvas.
 
-An action becomes a step, or a *hidden action* if no screenshot can show it. Two kinds of actions
-are ignored: pauses to think, and actions on the recorder itself. Typing that was split at a pause
-is joined if the screen did not change during the pause.
+An action becomes a step, or a *hidden action* if no screenshot can show it. Pauses to think, and
+actions on the recorder itself, are ignored. Typing that was split at a pause is joined if the
+screen did not change in between.
 """
 
 import logging
@@ -67,7 +67,7 @@ def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
 def _joined(first: Action, second: Action) -> Action:
     """Joins two parts of typing into one action.
 
-    The text counts as confirmed by scans only if the text of both parts is confirmed.
+    The text is confirmed by scans only if both parts are.
     """
     text_evidence = first.text_evidence
     if TextEvidence.CONTRADICTED in {first.text_evidence, second.text_evidence}:
@@ -103,7 +103,7 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A position where the pointer rested, and the time at which the pointer came to rest.
+    """A position of the resting pointer, and the time at which the rest began.
 
     The position is in canvas pixels, the time in epoch milliseconds.
     """
@@ -118,15 +118,15 @@ class Step:
     """An action that became a step.
 
     Attributes:
-        action: the recorded action. A scroll has the direction and amount that the video shows.
+        action: the recorded action; scrolls have the direction and amount that the video shows.
         written: the content of action.json.
         frame: the action's row in the table of frames.
         tree: the action's row in the table of UI trees.
-        wheel_disagrees: whether the direction of a scroll in the video contradicts the direction
-            that the wheel's unit and the platform imply. None for other actions, and for scrolls
-            that the video does not show.
+        wheel_disagrees: whether a scroll's direction in the video contradicts the direction that
+            the wheel's unit and the platform imply. None for other actions, and for scrolls that
+            the video does not show.
         hovered: the positions, in order, where the resting pointer opened the pressed element, such
-            as an item of a submenu. Empty if the element was not opened by hovering.
+            as an item of a submenu, or empty.
     """
 
     action: Action
@@ -139,7 +139,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a demonstration and the actions that are not steps.
+    """The steps of a demonstration, and its other actions.
 
     Attributes:
         steps: the steps in time order.
@@ -173,10 +173,9 @@ def build_steps(
     """Turns the actions of a demonstration into steps and hidden actions.
 
     Args:
-        actions: the actions in time order.
         frames: the row of frames.parquet of each action.
         trees: the row of trees.parquet of each action.
-        evidence: facts about the recording that were measured in its video.
+        evidence: facts measured in the video.
         video_span: presentation times of the video's first and last frame, seconds.
     """
     builder = _StepsBuilder(evidence, video_span)
@@ -250,7 +249,7 @@ class _StepsBuilder:
     def _hide_private(self, action: Action) -> None:
         """Hides an action that was done while the screen was dark or locked.
 
-        All these actions up to the next step share a single row.
+        All such actions up to the next step share a row.
         """
         last = self.hidden[-1] if self.hidden else None
         is_listed = (
@@ -338,7 +337,7 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
     """Yields the steps, and names the awaited element in the sentences of waits.
 
-    The awaited element is the target of the next step, if the target appeared during the wait.
+    This is the next step's target, if it appeared during the wait.
     """
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):
@@ -355,8 +354,7 @@ def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
     """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
-    If the log does not show the unit of a scroll, the amount also comes from the video. The amount
-    is 0 if the video does not show it.
+    If the log does not show the unit, the amount also comes from the video; 0 if unknown.
     """
     if action.action_type != "scroll":
         return action
@@ -377,8 +375,8 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is uncertain.
 
-    The direction is uncertain if the video shows only one scroll, and this scroll contradicts the
-    direction that the wheel's unit and the platform imply.
+    It is uncertain if the video's only scroll contradicts the direction that the wheel's unit and
+    the platform imply.
     """
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False
@@ -404,10 +402,7 @@ def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> Hidd
     Returns None if the action is on the canvas, and for actions without the pointer.
 
     Args:
-        action: the action.
-        canvas: the canvas.
-        is_elsewhere: whether the action is at the border of the screen, and may have happened on
-            another display.
+        is_elsewhere: whether the action is at the border of the screen, perhaps on another display.
     """
     if action.action_type not in POINTER_TYPES:
         return None
@@ -437,10 +432,8 @@ def _unseen_time(clock: Clock, press_ms: int, video_span: Span) -> HiddenReason:
 class _RecordedFocus:
     """Tracks whether the keyboard focus is on the recorded screen.
 
-    The focus is assumed to leave the screen with a mouse press that was, or may have been, on
-    another display. No screenshot then shows the text that is typed next. The focus returns when
-    the mouse is pressed on the recorded screen, or when a scan finds the focus on an element of the
-    recorded screen.
+    The focus leaves the screen with a mouse press that was, or may have been, on another display.
+    It returns with a mouse press on the recorded screen, or when a scan finds it there.
     """
 
     def __init__(self) -> None:
@@ -456,12 +449,11 @@ class _RecordedFocus:
     def follow(
         self, action: Action, reason: HiddenReason | None, elsewhere: Collection[int]
     ) -> None:
-        """Updates the focus after a mouse press. Other actions, such as scrolls, do not move it.
+        """Updates the focus after a mouse press.
 
         Args:
-            action: the action.
             reason: why the action is hidden; None if it is on the recorded screen.
-            elsewhere: indexes of the actions that may have happened on another display.
+            elsewhere: indexes of the actions that may be on another display.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
             may_be_elsewhere = (

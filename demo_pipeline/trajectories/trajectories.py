@@ -1,7 +1,6 @@
 """The `trajectories` stage: writes and checks a demonstration as an OSWorld-Desktopd trajectory.
 
-Two tables are added to the format: provenance.parquet with the origin of each step, and
-hidden_actions.parquet with the actions that are not steps.
+Two tables are added: provenance.parquet with the origin of each step, and hidden_actions.parquet.
 """
 
 from bisect import bisect_right
@@ -61,8 +60,7 @@ from demo_pipeline.trajectories.step_effects import (
 from demo_pipeline.trajectories.steps import Step, Steps, build_steps
 
 PROVENANCE_FILE = "provenance.parquet"
-# Lists the steps whose UI tree contradicts the screenshot, for programs that do not read
-# provenance.parquet.
+# Lists the steps whose UI tree contradicts the screenshot.
 DIFFERING_TREES_FILE = "differing_trees.json"
 MODEL_VERSION = "1"
 _LATEST_MS = 2**63  # first time that does not fit into a column of type int64
@@ -83,11 +81,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
 
-    If the UI trees of some steps contradict their screenshots, differing_trees.json lists these
-    steps.
-
-    Returns:
-        The summary of the output.
+    differing_trees.json lists steps whose UI tree contradicts their screenshot, if any.
 
     Raises:
         DemonstrationError: there is no instruction, or no action can be a step.
@@ -159,8 +153,7 @@ def _changes(
     def screen_of(step: Step) -> ShownScreen | None:
         """Returns a step's screenshot with the possible positions of the pointer.
 
-        There can be several positions, because the screenshot's time is uncertain. Returns None if
-        the step has no screenshot.
+        There can be several, because the screenshot's time is uncertain. None without a screenshot.
         """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:
@@ -191,9 +184,7 @@ def _shows_erased_text(step: Step, erased: Sequence[tuple[int, int]], clock: Clo
     """Returns whether a step's screenshot may show text that was typed and erased again.
 
     Args:
-        step: the step.
-        erased: first and last time at which each erased text was on the screen, in epoch
-            milliseconds.
+        erased: first and last time of each erased text on the screen, in epoch milliseconds.
         clock: maps video times to log times.
     """
     if step.frame["pts"] is None:
@@ -317,7 +308,7 @@ def _text_columns(action: Action) -> dict[str, Any]:
 def _hover_row(step: Step) -> dict[str, Any]:
     """Returns the columns about the hover that opened the pressed element.
 
-    The positions are null if no hover opened the element.
+    Null if no hover opened the element.
     """
     if not step.hovered:
         empty = dict.fromkeys(("hover_x", "hover_y", "hover_ms", "hovered_before"))
@@ -420,8 +411,8 @@ def _wheel_warnings(built: Steps) -> Iterator[str]:
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
     """Returns whether the video lasts until the end of an action.
 
-    The last frame is shown for one frame interval. Therefore an action may end later than the last
-    frame, by at most this interval plus the uncertainty of the clock.
+    It may end later than the last frame, by at most one frame interval plus the clock's
+    uncertainty.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000
@@ -441,7 +432,7 @@ def _video_warnings(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
     """Checks that a folder is a valid OSWorld-Desktopd trajectory of a demonstration.
 
-    Warnings about trees are left out, because the stage that wrote the trees reports them.
+    Warnings about trees are left out, because an earlier stage reports them.
     """
     return [
         problem

@@ -34,8 +34,7 @@ def check_against_inputs(
     """Reports how a trajectory differs from the actions and screenshots in its inputs.
 
     Args:
-        out: the folder of the trajectory, which follows the OSWorld-Desktopd format.
-        demonstration: the demonstration's id.
+        out: the folder of the trajectory, in valid OSWorld-Desktopd format.
         folders: name of a stage → folder of its output.
         failure: why the recording is not a success; None if it is a success.
     """
@@ -79,7 +78,7 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
     """Returns index of a typing action → log lines of the scans that show its text.
 
-    Actions that may be joined into one step share their scans.
+    Actions that may become one step share their scans.
     """
     scans: dict[int, set[int]] = {}
     scans_of_joined: set[int] = set()

@@ -1,7 +1,6 @@
 """Reads a trajectory from the store: its steps, provenance and hidden actions.
 
-All errors name the demonstration. `datasets.selection` decides which trajectories a dataset
-contains.
+All errors name the demonstration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,25 +29,23 @@ _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """A reference to a trajectory in the store, with its review, its split and other facts.
+    """A trajectory in the store, with its review, its split and other facts.
 
     Paths are strings, because a `Path` takes a kilobyte.
 
     Attributes:
         id: the demonstration's id.
-        folder: path of the trajectory, an OSWorld-Desktopd folder or a link to such a folder.
+        folder: path of the OSWorld-Desktopd folder, or of a link to it.
         content: a text that changes if a file of the trajectory changes. Empty if unknown.
         table: path of provenance.parquet, absolute or relative to `folder`.
-        records: path of the folder with stored records for exports. If empty, exports compute the
-            records.
+        records: path of the folder with stored records for exports. If empty, they are computed.
         digests: name → SHA-256 of each file in `records`.
         review: the decision of reviewers.
-        rejected_for: why reviewers rejected the demonstration. Empty if they did not.
-        group: the task group. Empty if the task is new.
-        split: the split of the task group. Empty if the task is new.
-        duplicate_of: id of an earlier demonstration with the same video or log. Empty if there is
-            none.
-        read: a cache of the trajectory's contents, shared by the exports that use this reference.
+        rejected_for: why reviewers rejected the demonstration, or empty.
+        group: the task group; empty for a new task.
+        split: the split; empty for a new task.
+        duplicate_of: id of an earlier demonstration with the same video or log, or empty.
+        read: a cache of the contents for all exports.
     """
 
     id: str
@@ -76,7 +73,7 @@ class DatasetTrajectory:
 
 
 def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
-    """Sorts trajectories by id, so that outputs do not depend on the order of discovery."""
+    """Sorts trajectories by id."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
@@ -86,8 +83,7 @@ def load(
     """Reads a trajectory with its provenance.
 
     Args:
-        source: the trajectory.
-        rows: the rows of its provenance. If None, they are read from `source.provenance`.
+        rows: the rows of its provenance. If None, they are read.
 
     Returns:
         The trajectory with its id from the store, and step index → row of provenance.
@@ -108,7 +104,7 @@ def load(
 
 
 def load_provenance(source: DatasetTrajectory) -> list[dict[str, Any]]:
-    """Reads the provenance of a trajectory, a row for each step.
+    """Reads a provenance row for each step of a trajectory.
 
     Raises:
         DemonstrationError: the file is missing or damaged, or lacks a required value.

@@ -493,7 +493,6 @@ def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
     the menu's panel.
 
     Args:
-        changed: mask of the samples that changed in the part.
         part: place of the part on the screen.
     """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
@@ -533,7 +532,6 @@ def connected_parts(
     """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
     Args:
-        mask: mask of the samples, (rows, columns).
         gap: samples (horizontally, vertically) by which each part is widened before parts that
             touch each other are connected.
         least_samples: parts with fewer samples are left out.

@@ -115,11 +115,8 @@ class ContinuedTyping:
 def _window_at(luma: Luma, point: Point) -> PixelBox | None:
     """Returns the box of the window around a point, video pixels, or None if there is no window.
 
-    A window is an area with one background brightness and at least `LEAST_WINDOW` high.
-
-    Args:
-        luma: (rows, columns), every row and every 4th column of the frame's luma.
-        point: a point in the window, video pixels.
+    A window is an area with one background brightness and at least `LEAST_WINDOW` high. `luma` has
+    every row and every 4th column of the frame.
     """
     rows, columns = luma.shape
     x = int(point[0]) // SAMPLE_STEP

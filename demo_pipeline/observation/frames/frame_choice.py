@@ -125,9 +125,7 @@ class FrameChooser:
     def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
         """Processes the next frame of the span, in presentation order.
 
-        Args:
-            changed: whether the screen differs from the frame before.
-            large: whether much of the screen differs.
+        `large` tells whether much of the screen differs from the frame before.
         """
         if changed:
             self._changes.append(frame.time)

@@ -33,7 +33,7 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds of rest after which content has opened; submenus opened within 1.3
+HOVER_S = 1.5  # seconds until a resting pointer has opened content; submenus opened within 1.3
 # Largest distance to the left or right of the pointer at which opened content begins, video pixels.
 # Submenus began at up to 100 pixels.
 HOVER_REACH_PX = 240
@@ -43,15 +43,15 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 # Size of the area around a press that is compared, in video pixels:
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
 ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
-MOST_RESTS = 8  # maximum number of rests that are compared for a press; the latest are taken
-# Minimum correlation between the images of a row before and during a rest if the row was only
-# highlighted. A highlighted row keeps its letters. The value is an estimate.
+MOST_RESTS = 8  # maximum number of the pointer's rests compared for a press; the latest are taken
+# Minimum correlation between the images of a row before and while the pointer rests if the row was
+# only highlighted. An estimate: a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
-# Maximum share of the opened content that may change until the press. A highlighted row changes a
-# third of a menu with three rows. The value is an estimate.
+# Maximum share of the opened content that may change until the press; an estimate. A highlighted
+# row changes a third of a menu with three rows.
 GONE_SHARE = 0.6
-# Maximum standard deviation of brightness (0 to 255) in a row without content. The value is an
-# estimate, above the noise of an encoder.
+# Maximum standard deviation of brightness (0 to 255) in a row without content; an estimate, above
+# the noise of an encoder.
 PLAIN_LEVELS = 4.0
 
 _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
@@ -105,8 +105,7 @@ class HoverObserver:
     """The observer that finds presses on content that a resting pointer had opened.
 
     Args:
-        actions: the actions, in time order.
-        requests: the request of each action, in the same order.
+        actions, requests: in the same order.
         times: (frames,) times of all frames of the video, ascending seconds.
     """
 

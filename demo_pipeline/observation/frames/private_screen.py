@@ -153,8 +153,7 @@ class PrivateScreen:
     """The observer that finds private actions in the frames around keys and after lock chords.
 
     Args:
-        actions: the actions, in time order.
-        inputs: the inputs, in time order.
+        actions, inputs: in time order.
         platform: windows, macos, linux or empty.
         clock: the clock of the recording. An action is private if, within the clock's uncertainty,
             one of its keys may have been pressed on a black screen.

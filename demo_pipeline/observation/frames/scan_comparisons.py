@@ -48,8 +48,7 @@ class ActionScreens(NamedTuple):
     """The screens of an action and of its scan.
 
     Attributes:
-        first: the screen when the scan began. None if its frame did not decode.
-        last: the screen when the scan ended. None if its frame did not decode.
+        first, last: the screens when the scan began and ended. None if the frame did not decode.
         shot: the screen in the action's screenshot.
         at_press: the screen in the last frame before the press.
     """
@@ -144,7 +143,6 @@ class ScanComparison:
         Returns whether the scan was tested, now or before.
 
         Args:
-            request: the request whose scan is tested.
             is_last: whether to use the frame in which the scan began if the frame in which the scan
                 ended is missing.
         """
@@ -237,7 +235,6 @@ class ScanComparison:
         its element and nothing else.
 
         Args:
-            aim: the target.
             point: place of the press, video pixels.
             changes: changes of content between `screens.first` and `screens.shot`.
         """

@@ -91,11 +91,7 @@ class VideoPointer:
 
         There are up to four positions: at the two frames, one frame earlier and one frame later,
         because recorders stamp frames up to one frame early or late. The result is empty if the
-        pointer rested.
-
-        Args:
-            before: time of the first frame, video seconds.
-            after: time of the second frame, video seconds.
+        pointer rested. `before` and `after` are the times of the frames, video seconds.
         """
         first = self._logged_at(before)
         last = self._logged_at(after)

@@ -89,7 +89,6 @@ class _IntervalRecord:
             time: time of the frame, video seconds.
             luma: luma of the frame, as in `Frame.quartered`.
             before: luma of the previously compared frame.
-            changed: the cells that changed between the two frames.
             hovered: the changed cells beside a pointer that arrived shortly before; otherwise no
                 cells.
         """

@@ -55,8 +55,8 @@ TABLE_ROW_GAP = 0.05  # largest gap between lines of a table, as a share of the 
 # pages and lists changed a share of 0.6 to 0.95.
 SCREEN_HEIGHT = 0.5
 RHYTHM_TIMES = 3  # least number of changes in a rhythm; two may be the start and end of an answer
-# Rest after which a rhythm counts as over, as a multiple of the rhythm's median gap. The value was
-# chosen, not measured, and leaves room for gaps of different length.
+# Time without a change after which a rhythm counts as over, as a multiple of its median gap. Not
+# measured; leaves room for gaps of different length.
 RHYTHM_REST = 1.5
 
 

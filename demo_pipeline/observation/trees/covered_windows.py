@@ -10,7 +10,8 @@ import numpy as np
 
 from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 
-# Grey levels (0 to 255). A border is visible where neighbouring pixels differ by more.
+# Grey levels (0 to 255), as in frames/window_order.py. A border is visible where neighbouring
+# pixels differ by more than 12.
 BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
 # Accessibility trees leave out the frames of windows.
@@ -49,10 +50,9 @@ def is_covered_at(
 def _is_side_visible(screenshot: Grey, row: float, middle: float, others: Sequence[Bounds]) -> bool:
     """Returns whether a horizontal side of a window is visible near a column of the screenshot.
 
-    Also true if no column can be examined.
+    Returns True if no column can be examined.
 
     Args:
-        screenshot: (rows, columns) in grey.
         row: row of the side.
         middle: the column in the middle of the examined part.
         others: boxes of other windows. Columns that they may hide are left out.

@@ -49,12 +49,7 @@ class Departure:
     window: PixelBox | None = None
 
     def allows(self, tree: StepTree, focused: Element) -> bool:
-        """Returns whether a later scan may be right about the focused element.
-
-        Args:
-            tree: tree of the later scan.
-            focused: the element that the later scan calls focused.
-        """
+        """Returns whether a later scan, with this tree, may be right about the focused element."""
         window = window_box(tree, focused)
         if window is None or window not in self.windows or window == self.window:
             return True

@@ -57,12 +57,10 @@ def ringed(
 ) -> int | None:
     """Returns the index of the element that got a focus ring between two screenshots.
 
-    A ring raises the contrast across at least three sides of an element. None if no element or
-    several elements got a ring.
+    A ring raises the contrast across at least three sides of an element. Returns None if no element
+    or several elements got a ring.
 
     Args:
-        before: the earlier screenshot.
-        after: the later screenshot.
         may_be_new: for each element, whether the element and its ring may have appeared at the same
             time. Input fields may.
     """

@@ -292,7 +292,8 @@ class KeyboardFocus:
     ) -> FoundTarget | None:
         """Returns the target of keys if a menu or a list is open.
 
-        The target is the highlighted choice or, for Escape without one, the menu.
+        The target is the highlighted choice. If no choice is highlighted, the target of Escape is
+        the menu.
 
         Returns:
             The target. `NO_TARGET` if a menu or list is open, but the target is unknown. None if no
@@ -391,7 +392,8 @@ class KeyboardFocus:
     def _ringed_element(self, tree: StepTree, evidence: FocusEvidence) -> Element | None:
         """Returns the focusable element that got a focus ring, or that still has the last ring.
 
-        Buttons, links and similar elements under the pointer are left out.
+        Buttons, links and similar elements under the pointer are left out, because hovering may
+        change how they look.
         """
         around_fields, _ = text_fields(tree)
         focusable = [

@@ -25,7 +25,7 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the actions that control the recorder: only the first and last may.
+    """Returns the index of the first and of the last action if it controls the recorder.
 
     A click does so if the window or the element under the pointer has the name of a recorder's
     window, a hotkey if the focused window has such a name.

@@ -84,8 +84,6 @@ def dots_for(text: str, before: Luma, after: Luma) -> bool:
 
     Args:
         text: the typed text. With fewer than three different characters, the result is False.
-        before: the screen before the text was typed.
-        after: the screen after the text was typed.
     """
     typed = text.strip()
     if len(typed) < _FEWEST_DOTS or len(set(typed)) < _FEWEST_LETTERS:
@@ -160,7 +158,6 @@ def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) 
     Args:
         row: equal shapes at equal distances, from left to right.
         shapes: all changed shapes.
-        characters: number of typed characters.
     """
     if abs(len(row) - characters) > 1:
         return False

@@ -43,7 +43,8 @@ _TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
 def canonical_role(raw: str, platform: str) -> str | None:
     """Returns the OSWorld-Desktopd role for a logged role name; None if the name is unknown.
 
-    The platform's table is searched first, then the others, because recorders mix names.
+    The platform's table is searched first, then the others, because recorders mix the names of
+    several platforms.
     """
     key = normalised(raw)
     tables = _tables()
@@ -356,8 +357,9 @@ class StepTree:
     def name_at(self, position: int) -> str:
         """Returns the name of a node, or else its description, or else its value.
 
-        The value is used only for the roles in `_NAMED_BY_VALUE`, because the value of other nodes
-        may be secret, and not for a label with children, which have the same text.
+        The value is used only for the roles in `_NAMED_BY_VALUE`, because other values may be
+        secret. The value of a label with children is not used, because the children have the same
+        text.
         """
         raw = self.raws[position]
         name = _text(raw.name)

@@ -496,11 +496,7 @@ def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[T
 
 
 def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
-    """Yields the problems of a tree file, and of the rows of trees.parquet that refer to it.
-
-    Args:
-        rows: the rows of all actions with this tree.
-    """
+    """Yields the problems of a tree file, and of the rows of trees.parquet that refer to it."""
     try:
         nodes, problems = check_tree_bytes(read_bytes(path, path.name), path.name)
     except JsonFileError as error:

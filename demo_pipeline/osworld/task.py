@@ -60,7 +60,7 @@ def normalise_app(name: str) -> str:
 def _as_list(value: Any) -> Any:
     """Wraps a single object in a list; None and an empty object become an empty list.
 
-    The documentation of OSWorld describes one object, but the published files contain lists.
+    OSWorld documents one object, but publishes lists.
     """
     if not value and (value is None or isinstance(value, dict)):
         return []
@@ -72,8 +72,7 @@ def _as_list(value: Any) -> Any:
 def _app_list(value: Any) -> Any:
     """Returns normalised names of applications without duplicates.
 
-    A single name is accepted as a list of one name. Values of a wrong type are returned unchanged,
-    so that pydantic rejects them.
+    A single name is accepted, too. Values of a wrong type are returned for pydantic to reject.
     """
     names = value
     if value is None:

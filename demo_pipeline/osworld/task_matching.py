@@ -1,7 +1,6 @@
 """Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-Training exports leave out demonstrations of OSWorld tasks, because training on them would
-contaminate the benchmark.
+Training on demonstrations of OSWorld tasks would contaminate the benchmark.
 """
 
 import json

@@ -460,7 +460,7 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
     """Yields (place, text) for each text of a JSON document.
 
-    The place consists of the `id` of the innermost object with an id, a dot, and the text's key.
+    The place is `<id>.<key>`, with the `id` of the innermost object that has one.
     """
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:
@@ -509,7 +509,7 @@ def _texts_of_tree(tree: _Tree) -> Iterator[tuple[str, str]]:
 def _texts_of_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yields the objectives and the reasons in rows of provenance.parquet.
 
-    The other text columns need no search, because they repeat texts of action.json.
+    The other text columns only repeat texts of action.json.
     """
     if rows:
         for text in rows[0]["objectives"] or ():

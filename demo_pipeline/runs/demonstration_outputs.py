@@ -127,7 +127,7 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
 def is_outdated(graph: Graph, demonstration: str) -> bool:
     """Returns whether outputs of a demonstration are stale only because code or settings changed.
 
-    The result is False if the upload was never built, changed after its build, or was rejected.
+    False if the upload was never built, changed after its build, or was rejected.
     """
     recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
     if isinstance(recording, Absent | Refused):

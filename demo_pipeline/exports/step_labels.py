@@ -11,8 +11,6 @@
   labels end with the first bad step.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
-
-Rejected demonstrations are exported unless the reason for the rejection makes them useless.
 """
 
 from collections import Counter
@@ -59,9 +57,8 @@ OUTCOME_FOLDER = "outcome"
 class StepLabelsRow(Document):
     """A demonstration with labels, in the format of TRL's stepwise supervision.
 
-    In `<split>.parquet`, each completion is a step, and its label says whether the task could still
-    be done after it. In `outcome/<split>.parquet`, the only completion is the whole demonstration,
-    and its label says whether the task was done.
+    In `<split>.parquet`, each completion is a step. In `outcome/<split>.parquet`, the only completion
+    is the whole demonstration.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")

@@ -275,7 +275,6 @@ def write_calls(
     Args:
         action: the action; its points are pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        wheel: the unit of scroll distances.
         seen: width and height of the image whose pixels are the unit of coordinates in calls. If it
             is None, the unit is RU.
     """
@@ -384,7 +383,6 @@ def decode_calls(
         blocks: the JSON text of each call, in order.
         thought: the words before the calls.
         size: width and height of the screenshot, pixels.
-        wheel: the unit of scroll distances.
         screen: width and height of the image to which the coordinates refer.
 
     Raises:

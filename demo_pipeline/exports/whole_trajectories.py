@@ -138,7 +138,6 @@ def stretch_rows(
     `settings.min_steps` steps is exported only if it is the whole trajectory.
 
     Args:
-        encode: writes an action in the format of the export.
         make: yields the row of a stretch.
     """
 

@@ -101,7 +101,6 @@ def check(
     """Validates a JSON value against a model.
 
     Args:
-        file: the name of the file, for problems.
         text: the JSON text of the value, from which the lines of problems are computed.
         line: the line number of all problems; replaces `text` for values in JSON Lines files.
 

@@ -39,7 +39,6 @@ class JsonFileError(ValueError):
     """Raised if a file cannot be read as JSON.
 
     Attributes:
-        file: the name of the file, as given to the reading function.
         line: the number of the line, from 1; None if unknown.
         message: the reason; never quotes the content.
         column: the character in the line, from 1; None unless the text is a single line.
@@ -232,7 +231,6 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
 
     Args:
         data: the document; a byte order mark is ignored.
-        file: the name of the file, for errors.
         any_depth: pass False for untrusted answers of servers, which could be millions of brackets.
             A document deeper than the usual recursion limit is then rejected.
 
@@ -325,12 +323,12 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
     """Writes a JSON object to a file without holding its longest member in memory.
 
-    The bytes are those that `dump_json` would write. The longest member is a list or an object.
+    The bytes are those that `dump_json` would write.
 
     Args:
         value: the object to write, with an empty list or object in place of the long member.
         name: the key of the long member.
-        items: the items of the long list, or pairs of key and value of the long object.
+        items: the items of the long member; pairs of key and value if it is an object.
     """
     is_list = value[name] == []
     brackets = b"[]" if is_list else b"{}"

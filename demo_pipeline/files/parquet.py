@@ -51,8 +51,7 @@ class Domain:
 
         Args:
             column: the column that selects rows; see `given`.
-            when: the values of `column` that select a row. Without them, any value except null
-                selects a row.
+            when: the values of `column` that select a row; by default any value except null.
         """
         return replace(self, given=column, when=when)
 
@@ -250,7 +249,6 @@ class RowBatches:
         batch_rows: the number of rows after which a table is complete.
         batch_characters: the number of characters after which a table is complete, even with fewer
             rows. If it is None, characters are not limited.
-        take: called with each table.
 
     Attributes:
         rows: the number of rows added so far.
@@ -357,8 +355,7 @@ def read_table(
     Args:
         schema: the schema of the result, by default that of the file. Columns that the file lacks
             become null, columns that the schema lacks are ignored, and types are cast.
-        columns: the names of the columns to read, by default all. The result has the columns in
-            the order of the schema.
+        columns: the names of the columns to read, by default all. Their order is ignored.
 
     Raises:
         pa.ArrowInvalid: the file is not a Parquet file, a value cannot be cast to the type of the

@@ -36,9 +36,6 @@ def tree_scans(
     its press, only if the last tree does not contain it.
 
     Args:
-        trees: the lines of a11y.jsonl.
-        elements: the lines of element.jsonl.
-        epoch_ms: converts seconds of the source to epoch milliseconds.
         presses: time of a press in seconds of the source → the same time in epoch milliseconds.
         left_out: counts elements without the structure of UI Automation, and those without a press.
     """

@@ -54,7 +54,6 @@ class ImportOutcome:
 
     Attributes:
         place: the file or folder of the recording, for messages.
-        state: how the import ended.
         id: the demonstration's id; empty if the recording was not imported.
         sentences: why the recording was not imported; or, after an import, which parts could not be
             read and which facts are missing.

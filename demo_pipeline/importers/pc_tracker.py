@@ -181,7 +181,6 @@ def _acts(action: str, pressed: SourceStep | None, trajectory: SourceTrajectory)
 
     Args:
         pressed: the step of the previous line if that line is the press of a drag, else None.
-        trajectory: counts actions that are not imported in `left_out`.
     """
     act = _pointer_act(action, pressed) or _keyboard_act(action)
     if act is None and action == "wait":

@@ -12,11 +12,9 @@ class SourceFiles:
     """The files of one recording of another tool, recognised by their names.
 
     Attributes:
-        folder: the folder that contains the recording.
         name: the recording's name for people; the demonstration's id begins with this name.
         logs: the log files; the demonstration's id is computed from their content.
         videos: the files of the video. Their order follows from their names, as far as possible.
-        others: other files that the importer reads.
         id: the demonstration's id if the source contains one. If it is empty, the id is computed
             from `name` and `logs`.
     """
@@ -62,9 +60,7 @@ class SourceFacts:
     Texts are empty if the source does not contain the fact.
 
     Attributes:
-        task: the task of the person or the agent.
         status: completed, failed or aborted.
-        application: the main application.
         platform: windows, macos or linux.
         lost: sentences about parts of the source that are not imported.
         left_out: kind of events that were not imported → their number.

@@ -127,10 +127,8 @@ def pynput_key(
         name: a name such as `ctrl_l` or `f5`, or a character. For other values, the key is logged
             by its code, or as unknown.
         platform: windows, macos, linux, or empty.
-        typed: whether the key typed the character in `name`. If not, the character is only the
-            label of the key.
-        code: the key's code in pynput: the virtual-key code on Windows, X11's keysym on Linux. None
-            if no code was recorded.
+        typed: whether the key typed the character in `name`, which is otherwise the key's label.
+        code: the virtual-key code on Windows, X11's keysym on Linux; None if not recorded.
     """
     system = 0 if platform == "windows" else 1  # index of the name in `_NAMED` and `_SYMBOLS`
     if isinstance(name, str) and name in _NAMED:
@@ -247,13 +245,12 @@ def dead_accent(
 
     Args:
         char: the character that is logged for the key.
-        code: the key's code: the virtual-key code on Windows, X11's keysym on Linux. None if no
-            code was recorded.
+        code: the virtual-key code on Windows, X11's keysym on Linux; None if not recorded.
         following: the character of the next press that has one; empty if there is none.
         following_code: the key code of that press; None if not recorded.
 
     Returns:
-        The accent of the dead key; empty if the key is not dead and typed `char`.
+        The accent; empty if the key is not dead.
     """
     if char in _SURE_ACCENTS:
         return char

@@ -37,7 +37,6 @@ class VideoPart(NamedTuple):
     """A file of a recording's video. The video may consist of several files in order.
 
     Attributes:
-        path: the file.
         begins_s: time in the whole video at which this file begins, seconds.
         times_s: time of a frame in the file → capture time of the frame. Both are in seconds and
             ascending. Empty unless the source logs capture times.
@@ -60,8 +59,7 @@ class SourceRecording(SourceFacts):
             source has no exact time.
         screen: width and height of the screen in the unit of mouse positions. None if mouse
             positions are pixels of the video.
-        arch: the computer's architecture; empty if not recorded.
-        version: the recorder's version; empty if not recorded.
+        arch, version: the computer's architecture and the recorder's version; empty if not recorded.
     """
 
     recorded_at: datetime

@@ -62,10 +62,8 @@ class SourceAct:
     """An action of a recording; positions are pixels of the screenshot before the action.
 
     Attributes:
-        kind: the type of the action.
-        at: the position, or the start of a drag. None if the position was not recorded, or if the
-            type has no position.
-        end: the end of a drag; None for other types, or if the end was not recorded.
+        at: the position, or the start of a drag; None if not recorded, or if the type has none.
+        end: the end of a drag; None for other types, or if not recorded.
         values: the other parameters of action.json, such as `button`, `text` or `keys`.
     """
 
@@ -110,9 +108,9 @@ class SourceStep:
     """A screenshot with the actions that follow it.
 
     Attributes:
-        acts: the actions in order. Only the first becomes a step of the trajectory, because no
-            screenshot shows the screen before the others.
-        screenshot: the screen before the first action; None if the screenshot is missing.
+        acts: the actions in order. Only the first becomes a step, because no screenshot shows the
+            screen before the others.
+        screenshot: the screen before the first action; None if missing.
         time_ms: start of the first action, epoch milliseconds.
         end_ms: end of the last action, epoch milliseconds; None if not recorded.
         element: the element under the pointer at the first action; None if not recorded.
@@ -132,7 +130,6 @@ class SourceTrajectory(SourceFacts):
     """A recording with screenshots and without a video, as an importer reads it.
 
     Attributes:
-        steps: the screenshots with their actions, in order.
         final: the screenshot after the last action; None if the screenshot is missing.
         status_source: a sentence for result.json about the origin of `status`; may be empty.
         actor: `human`, the name of a model, or `unknown`.

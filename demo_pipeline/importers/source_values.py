@@ -110,9 +110,6 @@ def screen_size(width: Any, height: Any) -> tuple[int, int] | None:
 def moment(milliseconds: float, where: Path) -> datetime:
     """Converts epoch milliseconds to a time in UTC.
 
-    Args:
-        where: the file that contains the time, for the error message.
-
     Raises:
         UnreadableSourceError: the time is not in the years 1970 to 2999.
     """

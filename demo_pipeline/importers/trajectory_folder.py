@@ -64,7 +64,6 @@ class WrittenSteps:
 
     Attributes:
         columns: for each step, its values in the provenance table, as far as the source has them.
-        kinds: the action type of each step.
         hidden: the actions that did not become steps.
         status: completed or aborted. Empty if the outcome is not known.
     """
@@ -137,7 +136,6 @@ def write_result(
 
     Args:
         key: the demonstration's id.
-        steps: the number of written steps.
 
     Returns:
         The status for the provenance table: completed, aborted, or empty if not known.

@@ -59,7 +59,7 @@ class Given:
 def given_for(source: SourceFiles, options: Given) -> Given:
     """Returns the stated facts of a recording: its `import.json` overrides the options.
 
-    Raises `UnreadableSourceError` if `import.json` cannot be read, or has an unknown value.
+    Raises `UnreadableSourceError` if `import.json` is invalid.
     """
     stem = source.logs[0].name.rpartition(".")[0]
     for path in (source.folder / f"{stem}.{SIDECAR}", source.folder / SIDECAR):

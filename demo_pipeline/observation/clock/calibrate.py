@@ -45,7 +45,6 @@ class Calibration:
     """The clock, the canvas and the flickering cells of a recording.
 
     Attributes:
-        clock: converts event times to video times.
         canvas: maps event positions to the canvas; valid at the start of the recording.
         detector: compares frames; it already knows the cells that flickered in the decoded
             stretches of video.
@@ -79,9 +78,6 @@ def calibrate(
 
     Args:
         manifest: contains the size of the video, and the time and monitor of meta.json.
-        events: the table of the log's events.
-        path: the pointer's positions in the log.
-        actions: the actions of the recording, in time order.
         keys: press times of the keys that type or delete a character, epoch milliseconds.
         answered: times of the inputs after which the screen may change, epoch milliseconds.
         steps: the changes of the recorder's clock, found in the log.
@@ -139,7 +135,7 @@ def _without_drift(
 ) -> Clock:
     """Returns the clock measured from the pointer's moves, corrected for drift.
 
-    If ffmpeg logged a start time, this remains the time of the first frame.
+    If ffmpeg logged a start time, it remains the time of the first frame.
     """
     clock = drift_corrected(by_pointer, changes.middle_s, parts)
     if logged is None:
@@ -193,7 +189,6 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
         changes: the changed cells in the decoded stretches; those of further stretches are added.
         presses: times and positions of the button presses.
         answered: times of the inputs after which the screen may change, epoch milliseconds.
-        documented: the clock from `meta.timestamp`.
         scales: event scales to try, the most likely first.
     """
     by_typing = search.typed_clock(changes, documented)

@@ -328,8 +328,7 @@ class ScreenPart:
 
     Attributes:
         from_ms: start of the part, epoch milliseconds; minus infinity for the first part.
-        canvas: the canvas of this part. None if the screen is being redrawn in this part, or if its
-            resolution and scale are unknown.
+        canvas: None while the screen is being redrawn, or if its resolution and scale are unknown.
     """
 
     from_ms: FromMs

@@ -65,14 +65,11 @@ def clock_from_pointer(
     pointer in them does not follow the log.
 
     Args:
-        changes: the changed cells in the decoded stretches of video.
-        track: the pointer's positions in the log.
-        documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first. A later scale must be clearly better.
         search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
-        The clock, or None if there are too few moves or if no lag stands out.
+        The clock, or None if no lag stands out.
     """
     differing = changes.without_repeats()
     for compared, min_moves in ((changes, _MIN_MOVES), (differing, _MIN_DIFFERING)):
@@ -135,7 +132,7 @@ def reconcile_clocks(logged: Clock, by_pointer: Clock | None, rate: float, first
     Args:
         logged: the clock from the start time that ffmpeg printed. This start time remains the time
             of the first frame.
-        by_pointer: the clock that the pointer's moves show; None if they show none.
+        by_pointer: the clock estimated from the pointer's moves, or None.
         rate: video seconds per second of the log, measured by the pointer's moves.
         first_s: video time of the first frame, seconds.
     """
@@ -161,7 +158,6 @@ class Moves:
     A move is *confirmed* if the cells at both of its ends changed between the two frames.
 
     Args:
-        documented: the clock that lags are relative to.
         lags: the lags to assume, seconds.
     """
 
@@ -350,14 +346,12 @@ def clock_from_keys(
     """Returns the clock for the lag at which characters appear right after their keys.
 
     Args:
-        changes: the changed cells in the decoded stretches of video.
         frames: times of all frames of the video, seconds.
         keys: the result of `typed_keys`.
-        documented: the clock that lags are relative to.
         search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
-        The clock, or None if there are too few keys or if no lag stands out.
+        The clock, or None if no lag stands out.
     """
     pressed = np.array([documented.video_time(time) for time in keys])
     echo = echo_lag(changes, frames, pressed, search_s)
@@ -536,14 +530,12 @@ def clock_from_clicks(
     A reaction is a change around the press after at least `_QUIET_S` without such a change.
 
     Args:
-        changes: the changed cells in the decoded stretches of video.
         presses: times and positions of the button presses.
-        documented: the clock that lags are relative to.
         scale: video pixels per unit of event space.
         search_s: the largest lag that is tried in either direction, seconds.
 
     Returns:
-        The clock, or None if there are too few presses or if no lag stands out.
+        The clock, or None if no lag stands out.
     """
     if not len(changes):
         return None

@@ -129,13 +129,12 @@ class ClockSearch:
         movement on. If `logged` is given, only one batch is decoded.
 
         Args:
-            documented: the clock from `meta.timestamp`.
             logged: the clock from the start time that ffmpeg printed, or None if none is logged.
             scales: event scales to try, the most likely first.
 
         Returns:
-            The clock, or None if the moves show no clock. The second value has the changed cells in
-            the stretches that the last search decoded.
+            The clock, or None without enough evidence; and the changed cells in the stretches that
+            the last search decoded.
         """
         batches = self._stretches(documented, self.track.times, MIN_MOVES)
         if logged is None and np.count_nonzero(self._moving(documented)) < MIN_MOVES:
@@ -228,7 +227,6 @@ class ClockSearch:
         Each stretch holds at least two frames.
 
         Args:
-            documented: the clock that converts the times of events to video times.
             events: times of the inputs that are the evidence, epoch milliseconds.
             min_events: stretches with fewer of these events are left out. Without `after`, the
                 first stretch is yielded in any case.
@@ -411,7 +409,7 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
 
 
 def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock corrected for the drift until the last of several parts of the video.
+    """Returns the clock corrected for its drift until the last of `parts`.
 
     The clock is returned unchanged if the last part is less than `DRIFT_AFTER_S` later, or if the
     two clocks differ by no more than both uncertainties together.

@@ -32,7 +32,6 @@ class InputTimes:
     """The inputs that the search for a clock compares with the video.
 
     Attributes:
-        track: the pointer's positions in the log.
         keys: press times of the keys that type or delete a character, epoch milliseconds.
     """
 
@@ -83,9 +82,7 @@ def find_shifts(
 
     Args:
         clock: the clock for the events before the first step.
-        scales: event scales to try.
         steps: jumps of the recorder's clock, in time order.
-        inputs: the inputs of the whole log.
     """
     shifts: list[ClockShift] = []
     is_proven = clock.method != "meta_timestamp"

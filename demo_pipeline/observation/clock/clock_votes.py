@@ -82,11 +82,8 @@ def clock_from_inputs(  # noqa: PLR0917 - the data that is compared, and the lag
     stands out.
 
     Args:
-        changes: the changed cells in the decoded stretches of video.
         frames: times of all frames of the video, seconds.
-        track: the pointer's positions in the log.
         inputs: the result of `answered_inputs`.
-        documented: the clock that lags are relative to.
         scales: event scales to try, the most likely first. The first that shows a clock decides.
     """
     if not len(changes) or len(inputs) < _MIN_INPUTS:
@@ -111,7 +108,6 @@ class _InputVotes:
 
     Attributes:
         inputs: the result of `answered_inputs`.
-        documented: the clock that lags are relative to.
         bins: the decoded stretches, divided into bins that are about one frame long.
     """
 

@@ -176,7 +176,6 @@ def find_parts_by_scans(
 
     Args:
         calibration: the clock and the canvas; new parts are added to `calibration.screen`.
-        path: the pointer's positions in the log.
         desktops: the sizes of the desktop in all scans, in time order.
     """
     clock = calibration.clock

@@ -57,8 +57,8 @@ OUTCOME_FOLDER = "outcome"
 class StepLabelsRow(Document):
     """A demonstration with labels, in the format of TRL's stepwise supervision.
 
-    In `<split>.parquet`, each completion is a step. In `outcome/<split>.parquet`, the only completion
-    is the whole demonstration.
+    In `<split>.parquet`, each completion is a step. In `outcome/<split>.parquet`, the only
+    completion is the whole demonstration.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")

@@ -91,7 +91,7 @@ class Domain:
     def fault(self, column: str, table: pa.Table) -> str:
         """Returns a message about the first invalid row of a column; empty if all rows are valid.
 
-        The message contains the row number and the rule, and does not quote the invalid value.
+        The message does not quote the invalid value.
         """
         values = table[column]
         if self.given:

@@ -56,7 +56,7 @@ def counted(number: int, things: str) -> str:
 def plain_characters(text: str) -> str:
     """Returns a text with escapes for invisible characters; newlines stay.
 
-    The escapes are those of JSON. They do not change the value of a JSON text.
+    The escapes are those of JSON, so they do not change the value of a JSON text.
     """
     return _UNSEEN.sub(_escape, text)
 
@@ -97,10 +97,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Replaces angle brackets of markers with square ones; returns the text and the marker count.
-
-    Without the replacement, a model would take the markers for its special tokens.
-    """
+    """Replaces angle brackets of markers with square ones; returns text and marker count."""
     return MARKER.subn(_in_square_brackets, text)
 
 

@@ -136,7 +136,7 @@ def _messages(log: Path, damaged: list[str], topics: Sequence[str]) -> Iterator[
 def _media(frame: _Message) -> tuple[str, float | None]:
     """Returns the name of a frame's video, and the frame's time in the video in seconds.
 
-    The time is None if it was not recorded. The keys depend on the version of `ocap`.
+    The time is None if it was not recorded.
     """
     reference = frame.data.get("media_ref")
     media = reference if isinstance(reference, dict) else frame.data

@@ -13,10 +13,8 @@ class SourceFiles:
 
     Attributes:
         name: the recording's name for people; the demonstration's id begins with this name.
-        logs: the log files; the demonstration's id is computed from their content.
-        videos: the files of the video. Their order follows from their names, as far as possible.
-        id: the demonstration's id if the source contains one. If it is empty, the id is computed
-            from `name` and `logs`.
+        videos: the files of the video, in the order that their names show, if any.
+        id: the demonstration's id in the source; if empty, it is computed from `name` and `logs`.
     """
 
     folder: Path

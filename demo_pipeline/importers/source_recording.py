@@ -59,7 +59,7 @@ class SourceRecording(SourceFacts):
             source has no exact time.
         screen: width and height of the screen in the unit of mouse positions. None if mouse
             positions are pixels of the video.
-        arch, version: the computer's architecture and the recorder's version; empty if not recorded.
+        arch, version: the computer's architecture and the recorder's version; may be empty.
     """
 
     recorded_at: datetime
@@ -82,10 +82,9 @@ class Importer:
         files: description, for people, of the files by which the tool's recordings are recognised.
         find: takes a folder and the names of its files, and returns the folder's recordings in
             order.
-        read: reads a recording with a video, which becomes an upload. None if recordings of this
-            tool have no video.
-        read_trajectory: reads a recording with screenshots, which is published as a trajectory.
-            None if recordings of this tool have a video, or are OSWorld-Desktopd trajectories.
+        read: reads a recording with a video; None if the tool's recordings have no video.
+        read_trajectory: reads a recording with screenshots; None if the tool's recordings have a
+            video, or are OSWorld-Desktopd trajectories.
     """
 
     tool: str

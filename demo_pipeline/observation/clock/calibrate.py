@@ -78,8 +78,8 @@ def calibrate(
 
     Args:
         manifest: contains the size of the video, and the time and monitor of meta.json.
-        keys: press times of the keys that type or delete a character, epoch milliseconds.
-        answered: times of the inputs after which the screen may change, epoch milliseconds.
+        keys: the result of `typed_keys`.
+        answered: the result of `answered_inputs`.
         steps: the changes of the recorder's clock, found in the log.
 
     Raises:
@@ -188,7 +188,7 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
     Args:
         changes: the changed cells in the decoded stretches; those of further stretches are added.
         presses: times and positions of the button presses.
-        answered: times of the inputs after which the screen may change, epoch milliseconds.
+        answered: the result of `answered_inputs`.
         scales: event scales to try, the most likely first.
     """
     by_typing = search.typed_clock(changes, documented)

@@ -86,7 +86,7 @@ class ClockSearch:
     """Decodes stretches of the video and searches them for evidence of the clock.
 
     Attributes:
-        keys: press times of the keys that type or delete a character, epoch milliseconds.
+        keys: press times of `typed_keys`, epoch milliseconds.
     """
 
     video: RecordedVideo

@@ -32,7 +32,7 @@ class InputTimes:
     """The inputs that the search for a clock compares with the video.
 
     Attributes:
-        keys: press times of the keys that type or delete a character, epoch milliseconds.
+        keys: press times of `typed_keys`, epoch milliseconds.
     """
 
     track: PointerPath

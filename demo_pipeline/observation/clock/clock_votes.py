@@ -1,7 +1,7 @@
 """Finds the clock by all inputs together: moves of the pointer, keys, buttons and the wheel.
 
 This search is for recordings of keyboard work, which have too few moves and too little typing for
-the searches in clock_evidence.py. It also tries larger lags than those searches.
+the searches in clock_evidence.py.
 
 The score of a lag is the sum of two log-likelihood ratios: for a pointer where cells changed, and
 for changes that follow inputs more often than by chance.

@@ -38,8 +38,8 @@ class ExportSummary:
         by_trajectory: trajectory id → number of written rows.
         excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
         excluded_records: reason → number of left-out rows of included trajectories.
-        hidden_actions: reason → number of actions of included trajectories that no screenshot
-            shows.
+        hidden_actions: reason → number of actions that no screenshot shows, in included
+            trajectories.
         problems: problems of the unreadable trajectories.
         details: further keys of `as_dict`; they replace keys of the same name.
     """

@@ -51,9 +51,9 @@ _OPTIONS = {"compression": "zstd", "compression_level": 3}
 def write_shards(
     rows: Iterable[Mapping[str, Any]], folder: Path, stem: str, schema: pa.Schema, max_bytes: int
 ) -> int:
-    """Writes rows to the files `<stem>-00000-of-00002.parquet` and so on; no rows give no file.
+    """Writes rows to the files `<stem>-00000-of-00002.parquet` and so on.
 
-    A file has at most `max_bytes`, unless a single row is larger.
+    Without rows, no file is written. A file has at most `max_bytes`, unless a single row is larger.
 
     Returns:
         The number of rows.

@@ -63,7 +63,10 @@ def native_picture_of(screenshot: Path) -> NativePicture | None:
 
 
 def with_native_screenshots(source: Source) -> Source:
-    """Returns a trajectory with native screenshots and converted coordinates where they exist."""
+    """Returns a trajectory whose steps use their native screenshots, with converted coordinates.
+
+    Steps without a native screenshot stay unchanged.
+    """
     trajectory = source.trajectory
     rows = dict(source.rows)
     steps: list[StepFiles] = []

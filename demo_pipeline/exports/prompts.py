@@ -259,8 +259,8 @@ def done_words(action_type: str) -> str:
 def hidden_words(action: HiddenAction) -> str:
     """Describes an action that no screenshot shows, as in `clicked outside the recorded screen`.
 
-    The description contains neither the place nor typed text. For unknown types and reasons it is
-    `acted` and `out of sight`.
+    The description contains neither the place nor typed text. Unknown types become `acted`, and
+    unknown reasons `out of sight`.
     """
     return f"{done_words(action.action_type)} {_UNSEEN.get(action.reason, 'out of sight')}"
 

@@ -3,7 +3,7 @@
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata.
 Prompts also list steps without a record: steps outside the recorded screen without a coordinate,
 and steps that tool calls cannot fully express, such as drags with the right button, with a note.
-They describe actions that no screenshot shows in words.
+Actions that no screenshot shows are described in words.
 """
 
 import json

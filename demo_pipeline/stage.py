@@ -29,9 +29,7 @@ class Inputs:
     """The inputs of a build or a check.
 
     Attributes:
-        settings: all settings.
-        folders: name of a built input → folder with its content. The name is the demonstration's
-            stage or the dataset.
+        folders: stage or dataset → folder with its content, for the inputs that were built.
         source: the value of the stage's `SourceInput`; None without one.
     """
 
@@ -61,8 +59,6 @@ class Check(Generic[AnyInputs]):
     """A check of an output before it is published.
 
     Attributes:
-        name: the check's name in the UI.
-        description: a sentence on what the check verifies.
         run: returns the problems of the output's folder. Any error fails the check.
         blocking: whether a failure prevents publication.
         compared: keys of the output's summary that count the compared items, as numbers or mappings
@@ -157,7 +153,6 @@ class Stage(Generic[AnyInputs]):
         columns: schema of the output's main table; None if the output has no table.
         source: reads the `SourceInput` from a `Workspace` and, for a demonstration, its id and its
             input versions by stage. None without a `SourceInput`.
-        needs: additional needs of the stage.
         export: name in `datasets.exports`; empty if the stage is not a training export.
     """
 

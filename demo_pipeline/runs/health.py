@@ -52,8 +52,6 @@ class Finding:
     """The result of a health check, or of a part of a check.
 
     Attributes:
-        check: name of the check or of the part.
-        level: the severity.
         message: text for people, with the remedy if the level is not `ok`.
         values: the facts of the message in machine-readable form.
     """
@@ -73,7 +71,7 @@ def combined(check: str, parts: Sequence[Finding]) -> Finding:
     """Joins the findings about the parts of a check into one finding with the worst level.
 
     The message consists of the errors and warnings, errors first, or of all messages if no part has
-    a problem. The values are a mapping from the name of each part to its values and level.
+    a problem. The values map each part to its values and level.
     """
     errors = [part for part in parts if part.level is HealthLevel.ERROR]
     warnings = [part for part in parts if part.level is HealthLevel.WARNING]

@@ -68,10 +68,7 @@ def timeline_lines(
     """Returns the timeline as lines of plain text, without typed characters.
 
     Args:
-        events_folder: the output of the stage `events`.
-        actions_folder: the output of the stage `actions`.
-        manifest: the manifest of the recording. Seconds are counted from the `timestamp` in
-            meta.json.
+        manifest: Seconds are counted from the `timestamp` in meta.json.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)

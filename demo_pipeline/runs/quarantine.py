@@ -29,10 +29,8 @@ class QuarantineRecord(BaseModel):
     """Why a demonstration is quarantined.
 
     Attributes:
-        demonstration: its id.
-        stage: the stage that failed.
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
-        tool_version: the version of this package that wrote the record.
+        tool_version: the version of this package.
         attempts: how often this stage failed on the same files.
         sequence: number of the demonstration's record; the record with the highest number is
             newest.

@@ -19,7 +19,6 @@ class Workspace:
     """Everything that a stage may access.
 
     Attributes:
-        settings: all settings.
         uploads: the recordings as they arrive.
         store: the outputs and the documents.
         tasks: the folder with the OSWorld task files; it may be missing.

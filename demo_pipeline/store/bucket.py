@@ -133,12 +133,10 @@ class Bucket:
     Objects whose key has a `/` directly after the prefix are ignored.
 
     Args:
-        url: the bucket and the prefix.
         cache: the local folder in which outputs are built and read. It may be removed while no
             command runs.
 
     Attributes:
-        url: `s3://bucket/prefix`.
         tops, pointers: see `Folder`.
     """
 

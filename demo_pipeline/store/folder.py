@@ -71,7 +71,6 @@ class Folder:
         root: the folder. The first write creates it, readable only by its owner.
 
     Attributes:
-        url: the path of the root.
         pointers: the start of each pointer's key, before the name of the output.
         tops: the starts of the keys of versions and of drafts, before the name of the output.
     """
@@ -418,7 +417,6 @@ class Folder:
 
         Args:
             path: the path of the link inside `version`.
-            link: its entry in the manifest.
         """
         version_path = self.leads_to(version, path, link)
         if version_path is None or self.manifest(version_path) is None:
@@ -464,7 +462,6 @@ class Folder:
         """Syncs a staged directory to the disk, and moves it to the folder of its version.
 
         Args:
-            staging: the staged directory, with the manifest.
             unsynced: paths of the files to sync. None for a cache, which needs no sync.
         """
         if unsynced is not None:
@@ -530,7 +527,6 @@ class Folder:
         An error removes the file instead.
 
         Args:
-            place: the final path of the file.
             name: see `draft`.
             take: moves the file; None for `Path.replace`.
         """

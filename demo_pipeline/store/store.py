@@ -68,7 +68,7 @@ class Store:
         place: the folder or the bucket.
 
     Attributes:
-        objects: the folder or bucket, for access to files of people next to the outputs.
+        objects: the folder or bucket, which may also contain files of people.
         url: the root as it was configured, without credentials.
         local: the folder in which outputs are built and read: the store itself, or the cache of a
             bucket.
@@ -273,7 +273,7 @@ class Store:
     def verify(
         self, output: str, damages_by_version: dict[str, list[OutputDamage]] | None = None
     ) -> list[OutputDamage]:
-        """Returns the differences, byte by byte, of the published version from its manifest.
+        """Returns every difference between the published version and its manifest, byte by byte.
 
         Linked versions are included.
 
@@ -566,7 +566,6 @@ def open_store(url: str, cache: Path | None = None) -> Store:
     """Returns the store at a path, a `file://` URL or an `s3://` URL. It need not exist yet.
 
     Args:
-        url: the root.
         cache: the folder for local copies of buckets; each bucket gets its own subfolder.
 
     Raises:

@@ -60,7 +60,6 @@ class Uploads:
         cache: a folder for downloads; None for the system's temporary folder.
 
     Attributes:
-        objects: the folder or bucket.
         url: the root as it was configured, without credentials.
         is_stored: returns whether the store has outputs for a demonstration id. The workspace sets
             this function.
@@ -99,7 +98,7 @@ class Uploads:
     def usable(self, names: Iterable[str]) -> set[str]:
         """Returns the names of folders that can be ids of demonstrations.
 
-        Of names that differ only by case, which are the same folder on Windows and macOS, a name is
+        Names that differ only by case are the same folder on Windows and macOS. Such a name is
         usable only if the store has outputs for it and for none of the others.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)

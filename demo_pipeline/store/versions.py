@@ -1,8 +1,8 @@
 """Versions of outputs: manifests, staged directories, and differences from a manifest.
 
 The id of a version is a hash of its manifest, so equal results have equal ids everywhere. Its
-folder is named `<id>-<8 random hex digits>`, so that no commit writes into an existing folder, or
-`<id>` by earlier versions of the package.
+folder is named `<id>-<8 random hex digits>`, so that no commit writes into an existing folder.
+Earlier versions of the package named it `<id>`.
 """
 
 import hashlib
@@ -37,7 +37,6 @@ class Recipe:
     """Everything that an output depends on.
 
     Attributes:
-        code_version: the stage's code version.
         settings: a fingerprint of the settings that the stage reads.
         inputs: name of an input → the fingerprint of its content.
     """
@@ -53,7 +52,6 @@ class CheckOutcome:
     """The result of a check of a staged version.
 
     Attributes:
-        problems: errors and warnings that the check found.
         metadata: JSON values that Dagster's UI shows.
         blocking: whether a failure prevents the commit.
     """
@@ -94,8 +92,6 @@ class Manifest(msgspec.Struct, frozen=True):
         files: the files, sorted by path. Empty folders are not part of an output.
         links: path under `content/` → the version to which the link leads.
         content: SHA-256 over paths, digests and links. It does not depend on the recipe.
-        summary: the JSON object that the stage returned.
-        checks: the results of the checks before the commit.
     """
 
     output: str
@@ -202,7 +198,7 @@ def parse_manifest(data: bytes | None, place: str) -> Manifest | None:
     """Parses the manifest of a version; returns None if it is missing or damaged.
 
     Args:
-        data: the bytes of the manifest; None if the file is missing.
+        data: the bytes of the manifest; None if missing.
         place: the name of the version's folder, which begins with the manifest's hash.
     """
     if data is None or _version_id(data) != place[:VERSION_LENGTH]:
@@ -257,7 +253,6 @@ class Staging:
     """A version that is being built. The build function writes its files under `path`.
 
     Attributes:
-        output: the name of the output.
         directory: the staged directory. It has the depth of the version's folder, so that relative
             links remain valid after the move.
         find: returns the local folder of a version, given its output and its id. Raises
@@ -427,7 +422,6 @@ class OutputDamage:
         """Returns this damage as damage of another output, which links to the damaged output.
 
         Args:
-            output: the other output.
             path: the path of the link in the content of `output`.
         """
         inner = self.file.removeprefix(f"{self.output}/")

@@ -191,13 +191,7 @@ def build_steps(
 
 
 class _StepsBuilder:
-    """Takes the actions of a demonstration in order, and sorts them into steps and hidden actions.
-
-    Attributes:
-        steps: the steps so far.
-        hidden: the hidden actions so far.
-        neither: kind of ignored action → count so far.
-    """
+    """Sorts the actions of a demonstration, in order, into steps and hidden actions."""
 
     def __init__(self, evidence: Evidence, video_span: Span) -> None:
         self._evidence = evidence

@@ -34,13 +34,11 @@ class DatasetTrajectory:
     Paths are strings, because a `Path` takes a kilobyte.
 
     Attributes:
-        id: the demonstration's id.
         folder: path of the OSWorld-Desktopd folder, or of a link to it.
         content: a text that changes if a file of the trajectory changes. Empty if unknown.
         table: path of provenance.parquet, absolute or relative to `folder`.
         records: path of the folder with stored records for exports. If empty, they are computed.
         digests: name → SHA-256 of each file in `records`.
-        review: the decision of reviewers.
         rejected_for: why reviewers rejected the demonstration, or empty.
         group: the task group; empty for a new task.
         split: the split; empty for a new task.

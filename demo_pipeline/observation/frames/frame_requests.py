@@ -68,8 +68,7 @@ class ScannedTarget:
         event_index: line of the scan in the log.
         begin_ms, end_ms: times at which the scan began and ended, epoch milliseconds.
         aim: the element at the place of the action.
-        windows: if several windows overlap at this place, the element in each of them. The frame
-            shows which window is in front.
+        windows: if several windows overlap at this place, the element in each of them.
         box: the element's box. None if the element is too large to show where the press will be.
         marks: (elements, 4), boxes of small named elements, to check the units of the tree.
         before_ms: times at which the previous scan began and ended, epoch milliseconds. None if
@@ -116,13 +115,12 @@ class FrameRequest:
         action_index: row of actions.parquet.
         press: time at which the action began.
         since: time at which the previous action ended; minus infinity for the first action.
-        limit: frames up to this time show the screen before the press. For a pause, a frame at
-            this time shows the direct effect of the previous action, but not yet the content for
-            which the person may have waited.
+        limit: frames up to this time show the screen before the press. For a pause, a frame at this
+            time shows the direct effect of the previous action, but not yet the content for which
+            the person may have waited.
         approach: time at which the pointer started towards the target, or `limit` if it rested.
         target_area: area in which the pointer counts as being at the target, event space. None for
             keys.
-        span: the span of the video to decode.
         response_box: area in which even a small change may be the effect of the previous action,
             video pixels. None if the place of the previous action is unknown.
         scan: the latest scan before the action, and its target. None if there is no scan.

@@ -62,14 +62,12 @@ class _Rest:
     """A time at which the pointer rested before a press.
 
     Attributes:
-        place: position of the pointer, video pixels.
-        point: position of the pointer, event space.
+        place, point: position of the pointer, video pixels and event space.
         since_ms: time at which the pointer came to rest, epoch milliseconds.
         before_s: a time right before the pointer came, video seconds.
         during_s: a later time, at which a menu would be open, video seconds.
         pointers: possible positions of the pointer in the frames at these times, video pixels.
-        screen_before: `Frame.quartered` of the frame at `before_s`.
-        screen_during: `Frame.quartered` of the frame at `during_s`.
+        screen_before, screen_during: `Frame.quartered` of the frames at `before_s` and `during_s`.
     """
 
     place: Point

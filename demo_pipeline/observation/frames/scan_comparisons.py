@@ -62,11 +62,11 @@ class ActionScreens(NamedTuple):
 class ScanComparison:
     """The observer that compares the screen before each action with the screen at its scan.
 
+    Changes in flickering cells and around the pointer are ignored.
+
     Args:
         requests: the requests of the actions to compare, in order.
         times: (frames,) times of all frames of the video, ascending seconds.
-        detector: knows the cells that flicker, in which changes are ignored.
-        pointer: the pointer in the video; changes around it are ignored.
 
     Attributes:
         spans: times of the frames in which scans began and ended.

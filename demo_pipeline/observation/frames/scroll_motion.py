@@ -144,9 +144,9 @@ class ScrollMotion:
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Returns in which direction and how far the content around a point moved.
+    """Returns in which direction and how far (video pixels) the content around a point moved.
 
-    The distance is in video pixels. Returns None if the movement is unclear.
+    Returns None if the movement is unclear.
 
     Args:
         before, after: `Frame.samples(ROW_STEP)` of two successive frames.

@@ -74,7 +74,6 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
         steps: results of `_sums` for the differences between neighbouring columns, and between
             neighbouring rows.
         marks: (elements, 4) boxes, video pixels.
-        least: the share below which the result is 0.
     """
     rows, columns = detail.shape
     corners = np.rint(np.hstack([marks[:, :2], marks[:, :2] + marks[:, 2:]]) / DETAIL_STEP)

@@ -28,10 +28,10 @@ class _BeforeTyping(NamedTuple):
 class TypedPlaces:
     """Compares the screenshot of each typing action with that of the next action.
 
+    Changes in flickering cells and around a moving pointer are ignored.
+
     Args:
         actions: all actions; only those that type visible text are compared.
-        detector: knows the cells that flicker, which are ignored.
-        pointer: the pointer's path. Changes around a moving pointer are ignored.
 
     Attributes:
         places: boxes of the changes in video pixels, by index of the typing action; empty for an

@@ -200,9 +200,8 @@ def _graph(  # noqa: PLR0917 - the size and the format of a frame
 
     Args:
         width, height: size of the frames, pixels.
-        pixels: pixel format of the frames.
         colours, levels: colour space and colour range of the frames, as FFmpeg's numbers.
-        result: pixel format after the conversion.
+        pixels, result: pixel formats before and after the conversion.
     """
     graph = Graph()
     source = (

@@ -188,10 +188,11 @@ def _background(luma: Luma) -> Luma:
 class WaitObserver:
     """Frame observer that finds the pauses in which the person waited for the screen.
 
+    Changes around a moving pointer are ignored.
+
     Args:
         intervals: the intervals between successive actions, in order of time.
         times: (frames,) times of all frames of the video, ascending seconds.
-        pointer: the pointer's path. Changes around a moving pointer are ignored.
     """
 
     def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:

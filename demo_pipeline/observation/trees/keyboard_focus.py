@@ -128,8 +128,7 @@ class FocusEvidence:
     """Evidence about the focus at an action that does not come from the action's current scan.
 
     Attributes:
-        before: reads the screenshot of the previous action, or returns None if it is missing.
-        now: reads the screenshot of the action, or returns None if it is missing.
+        before, now: read the screenshots of the previous action and of the action, or return None.
         later: tree of the first scan that began after the action's press; None if there is no such
             scan.
         is_undisturbed: whether no other action happened before the scan of `later` ended.
@@ -365,12 +364,8 @@ class KeyboardFocus:
     def _allows(self, tree: StepTree, focused: Element, scanned_ms: int) -> bool:
         """Returns whether a scan may be right about the focus despite the last departure.
 
-        On Windows and macOS, every scan that began after the departure is trusted.
-
-        Args:
-            tree: tree of the scan.
-            focused: the element that the scan calls focused.
-            scanned_ms: when the scan began, epoch milliseconds.
+        On Windows and macOS, every scan that began after the departure is trusted. `scanned_ms` is
+        when the scan began, epoch milliseconds.
         """
         departure = self._departure
         if departure is None or (tree.platform != "linux" and scanned_ms >= departure.end_ms):
@@ -534,11 +529,9 @@ class KeyboardFocus:
         return self._menu_opened or bool(open_popups(tree))
 
     def record(self, action: Action, tree: StepTree, target: Element | None) -> None:
-        """Records how an action moves the focus.
+        """Records how an action moves the focus. Call it for all actions, in order.
 
-        Args:
-            action: the action. All actions must be recorded, in order.
-            target: the target of the action; None if it is unknown.
+        `target` is None if it is unknown.
         """
         if action.action_type in POINTER_TYPES - {"scroll"}:
             self._departure = departure_by_press(action, tree, target)

@@ -138,9 +138,8 @@ def current_scan(
     A scan that was still running is never used, because it may show the effect of the press.
 
     Args:
-        scans: the scans of the log, in any order.
-        press_ms: when the action began, epoch milliseconds.
-        since_ms: when the previous action ended, epoch milliseconds.
+        scans: in any order.
+        press_ms, since_ms: when the action began and the previous one ended, epoch milliseconds.
         changes_ms: times at which much of the screen changed, epoch milliseconds.
     """
     finished = sorted(

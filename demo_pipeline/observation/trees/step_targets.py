@@ -244,9 +244,7 @@ class StepTargets:
         The title bar must not have changed after the scan began. If the target of a press is
         unknown, also no panel may have opened over the press and, on Linux, the screenshot must
         show the window's border, so that no window without an accessibility tree covers it.
-
-        Args:
-            target: the target of the action; None if it is unknown.
+        `target` is None if it is unknown.
         """
         action = self._actions[number]
         box = tree.box(window)
@@ -404,7 +402,6 @@ def _is_changed_at(
     """Returns whether something changed at an element.
 
     Args:
-        tree: the tree that contains the element.
         changes: the changes of the screen. None means unknown, and counts as no change.
         beside: distance to the left and right of the element within which changes count too, in
             video pixels.

@@ -168,7 +168,6 @@ class StepTree:
     Attributes:
         time_ms: logged time of the scan, or time of the press if there is no scan, in epoch
             milliseconds.
-        canvas: maps event space to the canvas.
         platform: the platform in meta.json, whose table of role names is searched first.
         raws: the nodes as logged.
         parents: position of each node's parent; -1 if the parent is the root.
@@ -223,8 +222,8 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        Such a pane is directly below the root, or below the desktop's pane, which is as large as
-        the screen and also contains nodes with the role `window`.
+        Such a pane is directly below the root or the desktop's pane, which is as large as the
+        screen.
         """
         panes: set[int] = set()
         screens: set[int] = set()
@@ -394,12 +393,9 @@ class StepTree:
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
-    """Maps a scan to the UI tree of a step.
+    """Maps a scan to the UI tree of a step. If the scan is None, the tree has only a root.
 
-    Args:
-        scan: the scan from the log. If it is None, the tree has only a root.
-        time_ms: becomes `StepTree.time_ms`.
-        canvas: maps event space to the canvas.
+    `time_ms` becomes `StepTree.time_ms`.
     """
     if scan is None:
         return StepTree(time_ms, canvas, platform)

@@ -42,11 +42,8 @@ This is a single element or a group of radio buttons.
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
     """Returns the Tab stop that has the focus after some presses of Tab; empty if it is unknown.
 
-    Outside documents, and beyond the ends of a document, it is unknown.
-
-    Args:
-        stop: the Tab stop that has the focus before.
-        presses: number of presses of Tab; negative for Shift+Tab.
+    Outside documents, and beyond the ends of a document, it is unknown. `presses` is negative for
+    Shift+Tab.
     """
     stops = _stops_of_page(tree, stop)
     for number, candidate in enumerate(stops):

@@ -187,7 +187,7 @@ class Stage(Generic[AnyInputs]):
     def counts(self) -> tuple[str, ...]:
         """Keys of a dataset's summary that count its content.
 
-        `run` does not list a dataset without keys.
+        `run` does not list a dataset without such keys.
         """
         return self.checks[0].compared if self.reads_trajectories else ()
 

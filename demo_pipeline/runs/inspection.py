@@ -67,8 +67,7 @@ def timeline_lines(
 ) -> list[str]:
     """Returns the timeline as lines of plain text, without typed characters.
 
-    Args:
-        manifest: Seconds are counted from the `timestamp` in meta.json.
+    Seconds are counted from the `timestamp` in meta.json.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)

@@ -188,7 +188,7 @@ class Bucket:
     def require(self) -> None:
         """Raises `S3CallError` if the bucket does not exist.
 
-        S3 may answer in the same way for a missing object and a missing bucket.
+        Needed because S3 may give the same answer for a missing object and a missing bucket.
         """
         if not self._seen:
             self.call("list_objects_v2", MaxKeys=1)

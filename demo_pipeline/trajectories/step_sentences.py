@@ -62,7 +62,7 @@ def shown_name(name: str) -> str:
 def is_readable(name: str) -> bool:
     """Returns whether a name consists of words that people use.
 
-    Identifiers, paths, code and symbols are not.
+    Identifiers, paths, code and symbols are not readable.
     """
     line = shown_name(name)
     if not 0 < len(line) <= MOST_CHARACTERS or not any(map(str.isalnum, line)):

@@ -103,7 +103,7 @@ _LOG = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class HoveredPlace:
-    """A position of the resting pointer, and the time at which the rest began.
+    """A position of the resting pointer, and the time at which it came to rest.
 
     The position is in canvas pixels, the time in epoch milliseconds.
     """
@@ -331,7 +331,7 @@ def _hover_sentence(written: StepAction, places: Sequence[HoveredPlace], tree: _
 def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
     """Yields the steps, and names the awaited element in the sentences of waits.
 
-    This is the next step's target, if it appeared during the wait.
+    The awaited element is the next step's target, if it appeared during the wait.
     """
     waits = {wait.action_index for wait in evidence.waits if wait.acted_on}
     for number, step in enumerate(steps):

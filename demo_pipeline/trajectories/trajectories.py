@@ -153,7 +153,8 @@ def _changes(
     def screen_of(step: Step) -> ShownScreen | None:
         """Returns a step's screenshot with the possible positions of the pointer.
 
-        There can be several, because the screenshot's time is uncertain. None without a screenshot.
+        There can be several positions, because the screenshot's time is uncertain. Returns None
+        without a screenshot.
         """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:
@@ -308,7 +309,7 @@ def _text_columns(action: Action) -> dict[str, Any]:
 def _hover_row(step: Step) -> dict[str, Any]:
     """Returns the columns about the hover that opened the pressed element.
 
-    Null if no hover opened the element.
+    The positions are null if no hover opened the element.
     """
     if not step.hovered:
         empty = dict.fromkeys(("hover_x", "hover_y", "hover_ms", "hovered_before"))
@@ -411,7 +412,7 @@ def _wheel_warnings(built: Steps) -> Iterator[str]:
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
     """Returns whether the video lasts until the end of an action.
 
-    It may end later than the last frame, by at most one frame interval plus the clock's
+    An action may end later than the last frame, by at most one frame interval plus the clock's
     uncertainty.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0

@@ -166,10 +166,7 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
 def _unwanted_ids(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, selection: Selection
 ) -> set[str]:
-    """Returns the ids of demonstrations that must not be exported.
-
-    They lack a required approval, or were rejected for a reason in `_USELESS`.
-    """
+    """Returns the ids of demonstrations that must not be exported."""
     ids = set[str]()
     for name, left_out in selection.left_out.items():
         if left_out.reason == NOT_APPROVED:

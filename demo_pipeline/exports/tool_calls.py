@@ -421,10 +421,7 @@ def _tool_call(block: str, screen: Pixel) -> ToolCall:
 
 
 def _rounded(pair: Any, screen: Pixel) -> Any:
-    """Rounds a coordinate to integers, because some models write fractions.
-
-    A value that is not a pair of numbers is returned unchanged; `call_faults` rejects it later.
-    """
+    """Rounds a coordinate, because some models write fractions; returns other values unchanged."""
     if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
         return pair
     if not _within(pair, screen):

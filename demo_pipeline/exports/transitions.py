@@ -87,10 +87,8 @@ _ROUNDING_MS = 1.0  # tolerance for comparing times, because event times are who
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a transition for each step whose effect a screenshot shows.
 
-    Waits after an action belong to the transition of this action, because the screenshot before a
-    wait may be too early to show the action's effect. A step is left out as `hidden_after` if no
-    screenshot shows the action that follows, and as `early_after` if the next screenshot is older
-    than the end of the step's action.
+    Waits after an action belong to its transition, because the screenshot before a wait may be too
+    early to show the action's effect.
     """
     steps = source.trajectory.steps
     for number, step in enumerate(steps):

@@ -127,7 +127,6 @@ class Domain:
         """Returns the first row, from 0, that breaks the rule about `given`; None if no row does.
 
         Args:
-            values: the column.
             others: the column `given`.
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and few columns need it

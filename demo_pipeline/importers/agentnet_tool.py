@@ -72,9 +72,6 @@ class _RecordingClock:
 
     The video does not contain the pauses either. It starts at `video_start_timestamp`, as in
     AgentNet's own tools, or else when OBS reported its start, or else at the first event.
-
-    Attributes:
-        began: start of the recording.
     """
 
     def __init__(self, metadata: dict[str, Any], where: Path) -> None:

@@ -105,8 +105,6 @@ def _read(source: SourceFiles) -> SourceRecording:
 def _tables(database: Path) -> dict[str, list[_Row]]:
     """Returns table name → rows, for the tables `recording` and `action_event`.
 
-    The columns of the tables depend on the recorder's version.
-
     Raises:
         UnreadableSourceError: the database is damaged.
     """

@@ -89,10 +89,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _image_path(log: Path, line: Mapping[str, Any]) -> Path | None:
-    """Returns the path of a line's screenshot; None if the line names no screenshot.
-
-    The line contains a path on the recorder's computer, of which only the file name is used.
-    """
+    """Returns the path of a line's screenshot; None if the line names no screenshot."""
     name = file_name(line.get("screenshot"))
     if not name:
         return None

@@ -192,10 +192,7 @@ class _StepWriter:
         self._acts = 0
 
     def screen(self, image: SourceImage | None) -> _Screen | None:
-        """Returns a screenshot scaled to the canvas, or None if it is missing or cannot be read.
-
-        The last screenshot is cached, because it is often also the one before the next action.
-        """
+        """Returns a screenshot scaled to the canvas, or None if it is missing or cannot be read."""
         if image is None:
             return None
         if self._decoded[0] != image:

@@ -3,7 +3,7 @@
 Each action has a *request* for a frame in a span of the video. The request is *pending* before the
 first frame of its span, *open* while frames of the span are decoded, and *answered* when the span
 is over. The answer for a pause is held until the next action shows whether the person may have
-waited for the screen during the pause.
+waited.
 """
 
 from collections import deque
@@ -46,17 +46,15 @@ If the scale is None, no target has a box.
 class ScaledRequests:
     """Creates the requests of the actions at each scale that the boxes of their trees may have.
 
-    Some recorders log accessibility trees in other units than the pointer. The *scale* is the
-    factor by which the boxes of such a tree must be multiplied; it is 1 for most trees.
+    The *scale* is the factor by which the boxes of a tree must be multiplied, because some
+    recorders log trees in other units than the pointer. It is 1 for most trees.
 
     Args:
         screen: the canvas of each part of the recording. Parts may be added during decoding.
         requests: the requests for the scale 1, in the order of the actions.
-        rescaled: creates the requests for other scales.
 
     Attributes:
-        current: the requests for the scale 1, in the order of the actions. When the screen's size
-            changes, the later requests are created again.
+        current: the requests for the scale 1, in the order of the actions.
     """
 
     def __init__(self, screen: ScreenParts, requests: Requests, rescaled: Rescaled) -> None:
@@ -103,11 +101,7 @@ class _PendingRequest:
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale.
-
-        If there is none, returns the chooser for a target without a box. If that is also missing,
-        returns the chooser for the scale 1.
-        """
+        """Returns the chooser for a scale, or else for no target box, or else for scale 1."""
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
@@ -129,14 +123,7 @@ class _HeldComparison(NamedTuple):
 
 
 class _TargetComparisons:
-    """Compares the screen of each action with the screen of its scan.
-
-    A comparison is postponed until the scale of the scan is known.
-
-    Args:
-        comparison: compares the screens.
-        requests: the requests, with the boxes of the targets at each scale.
-    """
+    """Compares the screen of each action with that of its scan when the scan's scale is known."""
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
         self._comparison = comparison
@@ -154,9 +141,7 @@ class _TargetComparisons:
 
         Args:
             scan: the action's scan, or None if the action has none.
-            index: the index of the action.
-            screens: the screens of the action and of the scan, or None if there is no scan or a
-                frame is missing.
+            screens: the screens of the action and of the scan; None if one is missing.
         """
         if scan is None or screens is None:
             return False
@@ -171,8 +156,7 @@ class _TargetComparisons:
     def compare_held(self, *, is_end: bool = False) -> None:
         """Makes the postponed comparisons if their scale is known now.
 
-        At the end of the video, or when `MOST_HELD` comparisons are postponed, all of them are
-        made.
+        At the end of the video, or when `MOST_HELD` are postponed, makes all of them.
         """
         held = self._held
         if held and self._scales.is_open(held[0].scan.event_index):
@@ -187,14 +171,11 @@ class _TargetComparisons:
 class ActionFrames:
     """The observer of the decoded frames that chooses and writes the screenshots of all actions.
 
-    The scale of an accessibility tree is known only after the frame of its scan. If this frame
-    comes after the first frames of a request, the request has a chooser for each possible scale,
-    and another chooser for a target without a box.
+    A request whose first frames come before the scale of the accessibility tree is known has a
+    chooser for each possible scale, and another for a target without a box.
 
     Args:
-        requests: the requests of all actions.
         fallback: confirms the chosen frames, and replaces those that are too old.
-        writer: writes the screenshot of an answered request.
         scanned: compares the screen of an action with the screen of its scan. `scanned` must see
             each frame before this observer does.
         typed: compares the screen before and after typing.
@@ -273,7 +254,6 @@ class ActionFrames:
                 is left out if its pause or the action after the pause is one of these actions.
             hovers: presses on content that the resting pointer opened. Waits for this content are
                 left out.
-            clock: the clock of the recording.
         """
         while self._unanswered:
             self._answer(self._unanswered.popleft())

@@ -1,9 +1,9 @@
 """Decides whether an action at the border of the screen was done there or on another display.
 
-Some recorders log a position on another display as the nearest position on the main display. While
-the pointer is on the other display, the logged positions therefore run along the border. They also
-run along the border when a person pushes the pointer against it. The video shows the difference:
-the pointer either comes to the place of the press, or it leaves the video.
+Some recorders log a position on another display as the nearest position on the main display, so
+that the logged positions run along the border. They also do so when a person pushes the pointer
+against the border. The video shows the difference: the pointer either comes to the place of the
+press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,6 @@ class BorderPresses:
 
     Args:
         actions: all actions, in time order.
-        pointer: the logged path of the pointer.
         times: (frames,) presentation times of all frames of the video, ascending seconds.
         several_displays: whether meta.json says that the computer has another display.
     """
@@ -109,8 +108,8 @@ class BorderPresses:
         """Returns the indexes of actions that may have been done on another display.
 
         They are at a border of the screen, and the pointer left the video before them. If the
-        computer has another display, the result also includes actions at a border if no frame shows
-        the pointer at the action's place. Call this method after the last frame.
+        computer has another display, actions at a border also count if no frame shows the pointer
+        there. Call this method after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -141,7 +140,6 @@ class BorderPresses:
         frames, or if the place is not on the border.
 
         Args:
-            action_index: row of actions.parquet.
             place: place of the press or the release, event space.
             time_ms: time of the press or the release, epoch milliseconds.
         """

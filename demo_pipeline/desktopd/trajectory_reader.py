@@ -1,7 +1,6 @@
 """Reads OSWorld-Desktopd trajectories, including those that other programs wrote, into models.
 
-The reader is tolerant: it loads everything that fits the pydantic models. validator.py checks
-whether the content is valid.
+validator.py checks whether the content is valid.
 """
 
 import os
@@ -43,9 +42,8 @@ class AnnotatedValue(NamedTuple):
 Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
 """Step index → kind of annotation → value.
 
-The index None stands for the whole trajectory. An index equal to the number of steps stands for the
-end of the trajectory. Alternative wordings of the instruction are stored under the name of the
-wording instead of a kind.
+The index None stands for the whole trajectory, and the number of steps for its end. The key of an
+alternative wording of the instruction is the name of the wording instead of a kind.
 """
 
 
@@ -55,7 +53,7 @@ class Trajectory:
 
     Attributes:
         id: name of the folder.
-        notes: the annotations. The folder does not contain any; callers add them.
+        notes: annotations, which callers add because the folder does not contain any.
     """
 
     id: str
@@ -69,9 +67,7 @@ class Trajectory:
     def note(self, step: int | None, kind: str) -> Any:
         """Returns the value of an annotation, or None if the annotation does not exist.
 
-        Args:
-            step: index of the step; None stands for the whole trajectory.
-            kind: the kind of the annotation.
+        `step` is None for annotations of the whole trajectory.
         """
         annotation = self.notes.get(step, {}).get(kind)
         if annotation is None:
@@ -120,10 +116,7 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
 
 
 def native_of(screenshot: Path) -> Path:
-    """Returns the path of a screenshot in the screen's own resolution; the file may be missing.
-
-    `screenshot` is the path of the same screenshot on the canvas.
-    """
+    """Returns the path of a screenshot in the screen's own resolution; the file may be missing."""
     return screenshot.with_stem(f"{screenshot.stem}_native")
 
 
@@ -136,9 +129,7 @@ def step_folders(path: Path) -> list[tuple[int, Path]]:
 
 
 def read_trajectory(path: Path) -> Trajectory:
-    """Reads a trajectory.
-
-    Screenshots and trees are not loaded, and may be missing. Unknown keys are accepted.
+    """Reads a trajectory, without its screenshots and trees, which may be missing.
 
     Args:
         path: the trajectory's folder, or a link to it.

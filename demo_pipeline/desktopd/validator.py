@@ -1,13 +1,10 @@
 """Validates an OSWorld-Desktopd dataset: its index.json, its trajectories, steps and UI trees.
 
-The validator checks required files, totals, duplicates and the UI tree of each step. It compares
-the index with folders and results, and each action with its tree. Problems are returned and never
-raised. Messages identify nodes by id or number instead of text, because the text may be
-private. Symbolic links are followed. exports/sft.py validates SFT files.
+Problems are returned and never raised. Messages identify nodes by id or number instead of text,
+because the text may be private. Symbolic links are followed. exports/sft.py validates SFT files.
 
-A tree that follows the format is decoded with msgspec. This takes a fifth of the time of parsing
-JSON into pydantic models. Only trees that break the format are parsed with the models, which find
-the faults.
+Trees are decoded with msgspec, in a fifth of the time that pydantic models take. Only trees that
+break the format are parsed with the models, which find the faults.
 """
 
 import os
@@ -122,7 +119,7 @@ class _ScreenModel(Document):
 
 
 class _NodeModel(Document):
-    """A node of a UI tree. `children` stay plain values, because trees can be very deep."""
+    """A node of a UI tree. `children` stay unparsed values, because trees can be very deep."""
 
     id: NodeId
     role: RoleName
@@ -133,7 +130,7 @@ class _NodeModel(Document):
 
 
 class _TreeModel(Document):
-    """The content of ui_tree.json. `timestamp` is ISO 8601; `root` stays a plain value."""
+    """The content of ui_tree.json. `timestamp` is ISO 8601; `root` stays an unparsed value."""
 
     timestamp: str
     screen: _ScreenModel
@@ -174,8 +171,8 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
     """Decodes the bytes of a ui_tree.json that follows the format.
 
     Returns:
-        The tree. Returns None if a key or value breaks the format, an id occurs twice, or the tree
-        is too deep for the decoder; `check_tree` then has to read the file.
+        The tree. None if a key or value breaks the format, an id occurs twice, or the tree is too
+        deep for the decoder; `check_tree` then has to read the file.
     """
     try:
         data.decode()  # msgspec does not check the encoding of unknown keys
@@ -198,9 +195,7 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
-    """Checks the bytes of a ui_tree.json; the result is the same as that of `check_tree`.
-
-    Trees whose nodes all follow the format are checked several times faster than by `check_tree`.
+    """Checks the bytes of a ui_tree.json like `check_tree`, but faster if all nodes are valid.
 
     Raises:
         JsonFileError: the bytes are not UTF-8 or not JSON.
@@ -280,8 +275,8 @@ def _problems(tree: _DecodedTree, faults: _Faults, file: str) -> Iterator[Proble
         yield Problem("screen_size", file, f"screen is {size}", remedy="map the tree to the canvas")
     for code, message in faults:
         yield Problem(code, file, message, remedy="correct the node")
-    # Nodes of other displays, scrolled lists and minimised windows may lie outside the screen. They
-    # should have the state `hidden`, or neither `hidden` nor `visible`.
+    # Nodes of other displays, scrolled lists and minimised windows may lie outside the screen, but
+    # should not have the state `visible`.
     if outside := [node.id for node in tree.nodes.values() if _is_off_canvas(node)]:
         count = f"{len(outside)} visible nodes are" if len(outside) > 1 else "1 visible node is"
         yield warning("node_outside", file, f"{count} outside the screen, first {outside[0]}")
@@ -315,7 +310,7 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
 
     Args:
         action: the action of a step.
-        nodes: the nodes of the step's tree, or None if the tree could not be read.
+        nodes: the nodes of the step's tree; None if the tree could not be read.
         file: the file name in the problems.
     """
     problems = list(_point_problems(action, file))
@@ -406,13 +401,10 @@ class _IndexCounts:
 
 
 def validate_dataset(path: Path) -> list[Problem]:
-    """Returns the problems of a dataset: of its index, its metadata, and all trajectories.
+    """Returns the problems of a dataset; their files are relative to `path`.
 
     Args:
         path: the folder that contains index.json and trajectories/.
-
-    Returns:
-        The problems; their files are relative to `path`.
     """
     if not path.is_dir():
         message = "the folder does not exist"
@@ -447,7 +439,7 @@ def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Probl
     if index is None:
         return problems
     faults = [*_counts(index), *_against_folders(index, summaries)]
-    # The text is read only if there are faults, because locating lines takes a lot of memory.
+    # Locating lines takes a lot of memory, so it is done only if there are faults.
     text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
     place_of = places_in(text)
     for code, where, message in faults:
@@ -601,7 +593,7 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
 
     Args:
         problems: problems of JSON files that could be read. Each message begins with the dotted
-            name of the field that it concerns, and a colon.
+            name of a field, and a colon.
         folder: the folder of these files.
         prefix: added to the file names in `problems`.
     """

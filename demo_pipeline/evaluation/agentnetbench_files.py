@@ -90,10 +90,7 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""Type of an action, in lower case → the parameter that the script reads.
-
-The value is empty if the script reads no parameter.
-"""
+"""Lower-case type of an action → the parameter that the script reads; empty if there is none."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -162,11 +159,10 @@ class _BenchTask(Document):
 
 
 def validate_agentnetbench(root: Path) -> list[Problem]:
-    """Validates the folders `tasks/` and `images/` of an export. An export may have no task.
+    """Validates the folders `tasks/` and `images/` of an export, which may have no task.
 
     Args:
-        root: the folder that contains both folders. AgentNetBench's script takes their paths as
-            `--data` and `--image_dir`.
+        root: the folder of both folders.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:

@@ -1,8 +1,7 @@
 """The forms in which a model can be asked and can answer, for example `messages` or `opencua`.
 
-A form defines the text of the request, the correct answer, and the decoder of answers. The
-decoders are in the modules of the training exports. The system prompt of the form `opencua` is our
-own; users can replace it with the system prompt of OpenCUA's authors.
+A form defines the text of the request, the correct answer, and the decoder of answers. The system
+prompt of the form `opencua` is our own; users can replace it with that of OpenCUA's authors.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +29,7 @@ from demo_pipeline.exports.whole_trajectories import sentence
 from demo_pipeline.files.shown_text import escape_markers
 from demo_pipeline.settings import DatasetSettings
 
-_MOST_STEPS = 10  # maximum number of steps in the history of a request; older steps are left out
+_MOST_STEPS = 10  # maximum number of steps in the history of a request
 _SYSTEM = (
     "You operate a computer for a person. You are shown the screen, the task and the steps so far."
     " Answer with the next step: below the heading `## Action:` what to do, in a sentence; below"
@@ -46,7 +45,7 @@ _SYSTEM = (
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, str]:
     """Returns the system prompt, and a text with the instruction and the last steps.
 
-    A step is described by a sentence and the code of its action.
+    A step is a sentence and the code of its action.
     """
     parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
     history = list(enumerate(_history(record), start=1))
@@ -73,10 +72,7 @@ def answer_code(record: StepRecord) -> str:
 
 
 def _history(record: StepRecord) -> Iterator[str]:
-    """Yields a text for each action before the step.
-
-    The text of a hidden action, which the screenshots do not show, has a sentence but no code.
-    """
+    """Yields a text for each action before the step; hidden actions have a sentence but no code."""
     index = record.step.step_index
     size = record.step.size
     for step in record.trajectory.steps:
@@ -120,7 +116,7 @@ def is_absolute(form: str, settings: DatasetSettings) -> bool:
 
 
 def is_native(form: str) -> bool:
-    """Whether requests in a form prefer screenshots in the resolution of the screen.
+    """Whether requests in a form prefer screenshots in the screen's own resolution.
 
     The training export of the same name uses the same screenshots.
     """
@@ -136,9 +132,9 @@ def _calls_form(
 
     Args:
         form: the form's name.
-        decoder: takes the units of the wheel and the maximum number of pixels of an image, and
+        decoder: takes the unit of the wheel and the maximum number of pixels of an image, and
             returns the decoder.
-        action_line: whether the prompt asks for a sentence before the calls; if it is None, the
+        action_line: whether the prompt asks for a sentence before the calls; None means that the
             settings decide.
     """
 

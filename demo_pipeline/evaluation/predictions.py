@@ -1,8 +1,7 @@
 """Reads the answers of a model: plain JSON Lines, or the results of an OpenAI batch.
 
-Answers may contain text that people typed. Therefore no message quotes an answer. The file is read
-twice: first to find the byte offset of each step's line, then answer by answer. Only the offsets
-are kept in memory.
+Messages never quote answers, which may contain text that people typed. The file is read twice, so
+that only the byte offset of each step's line is in memory.
 """
 
 import re
@@ -19,8 +18,7 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
 LONGEST_ANSWER = 200_000  # maximum number of characters of an answer; real answers are shorter
-# Maximum number of bytes of a line. The limit is larger than `LONGEST_ANSWER`, because lines of
-# batch results also contain ids and counts.
+# Maximum number of bytes of a line. Lines of batch results also contain ids and counts.
 _LONGEST_LINE = 4 * 2**20
 _MOST_STEPS = 1_000_000  # maximum number of steps of a trajectory
 MISSING = "missing"
@@ -78,7 +76,7 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step. Call this method only once for each step.
+        """Returns the answer of a step; to be called only once for each step.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.
@@ -86,7 +84,7 @@ class Predictions:
         trajectory, step = key
         offset = self._offsets.get(trajectory, {}).get(step, MISSING)
         self.unasked -= offset != MISSING
-        if isinstance(offset, str):  # not an offset, but the reason why there is no answer
+        if isinstance(offset, str):  # the reason why there is no answer
             raise AnswerFormatError(offset)
         self.file.seek(offset)
         _, text = parse_line(self.file.readline(_LONGEST_LINE))
@@ -118,7 +116,7 @@ def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterato
             offset = file.tell() - len(line)
             rest = line
             while len(rest) == _LONGEST_LINE and not rest.endswith(b"\n"):
-                rest = file.readline(_LONGEST_LINE)  # skips the rest of a line that is too long
+                rest = file.readline(_LONGEST_LINE)  # skips the end of a long line
             if line.strip():
                 predictions.add(offset, line, known_trajectories)
         yield predictions
@@ -130,8 +128,8 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 def without_thoughts(text: str) -> str:
     """Removes the thoughts of a model, because thoughts may mention other actions.
 
-    The thoughts are between `<think>` and `</think>`. If a chat template puts `<think>` at the end
-    of the question, the answer begins with the thoughts, and contains only `</think>`.
+    Thoughts are between `<think>` and `</think>`, or at the start of an answer that only contains
+    `</think>`.
     """
     return _THOUGHT.sub("", text).rpartition("</think>")[2]
 

@@ -1,8 +1,8 @@
 """Writes the requests of an evaluation and sends them to a server.
 
-The history in a request contains the person's actions instead of the model's. Therefore a wrong
-answer does not change later requests. Errors quote neither requests nor answers. Only the owner can
-read the files, even while they are being written. Results are appended and synced line by line.
+The history in a request contains the person's actions, so that a wrong answer does not change later
+requests. Errors quote neither requests nor answers. Only the owner can read the files. Results are
+appended and synced line by line.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def batch_request(
 
     Args:
         record: the step.
-        system: the system message; if it is empty, the request has no system message.
+        system: the system message; empty if there is none.
         words: the text after the screenshot.
         model: name of the model.
         url: returns the URL of a screenshot.
@@ -97,8 +97,8 @@ def data_url(picture: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-# Names of the screenshots that an evaluation copies: the trajectory's id, an underscore, and the
-# screenshot's path in the trajectory with underscores instead of slashes.
+# Names of copied screenshots: the trajectory's id, an underscore, and the screenshot's path in the
+# trajectory with underscores instead of slashes.
 _COPIED_SCREENSHOT = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)(_native)?\.png"
 )
@@ -113,7 +113,7 @@ def copy_picture(picture: Path, copy: Path) -> None:
 def remove_old_pictures(folder: Path, kept: set[str]) -> None:
     """Removes the screenshots that an earlier run copied into a folder, except those in `kept`.
 
-    The names of the files show which of them are copied screenshots.
+    Other files stay.
     """
     for file in list(folder.iterdir()):
         is_old_copy = _COPIED_SCREENSHOT.fullmatch(file.name) and file.name not in kept
@@ -176,7 +176,7 @@ def send_requests(
         on_answer: is called after every result.
 
     Returns:
-        The number of requests that were answered now, and the number of requests that failed.
+        The number of requests that were answered now, and the number of failed requests.
 
     Raises:
         ValueError: the server refuses every request, or a line is not a request.
@@ -235,7 +235,7 @@ def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     Args:
         body: the body of a request.
         model: name of the model.
-        folder: the folder that contains the file of requests. All images must be in this folder.
+        folder: the folder of the file of requests, which must contain all images.
     """
     filled = {**body, "model": model}
     messages = body.get("messages")
@@ -257,7 +257,7 @@ def _part_with_image(part: Any, folder: Path) -> Any:
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # Without this check, a file of requests could make this machine send any of its files.
+    # Otherwise a file of requests could make this machine send any of its files.
     if not picture.is_relative_to(folder.resolve()):
         raise ValueError("an image is not in the folder of the requests")
     try:

@@ -48,9 +48,8 @@ AnyAction = AnsweredAction | ForeignAction
 def edit_distance(left: str, right: str) -> int:
     """Returns the least number of inserted, deleted and replaced characters between two texts.
 
-    Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003), whose memory does not grow with
-    the product of the lengths. A bit stands for a character of the shorter text, and an integer for
-    a column of the usual table of distances.
+    Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003): a bit stands for a character of
+    the shorter text, and an integer for a column of the table of distances.
     """
     pattern, text = sorted((left, right), key=len)
     if not pattern:
@@ -129,10 +128,7 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """Converts the person's action to AgentNetBench's actions.
-
-    The first of these actions has the target's box.
-    """
+    """Converts the person's action to AgentNetBench's actions; the first has the target's box."""
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
         return actions
@@ -172,14 +168,14 @@ def score_bench(
 ) -> float:
     """Scores an answer as AgentNetBench's script does, 0 to 1.
 
-    The first true action is compared with the first answered action, and so on. For each type of
-    true actions, the scores are averaged; the result is the mean of these averages.
+    The actions of both are compared in order. Scores are averaged for each type of true action, and
+    then over the types.
 
     Args:
         truth: the person's actions.
         answer: the model's actions.
         revised: whether to use the revised version of the script, which also scores the amounts of
-            scrolls, the order of keys and surplus actions, instead of the first version.
+            scrolls, the order of keys and surplus actions.
     """
     if not truth or not answer:
         return 0.0
@@ -214,8 +210,8 @@ def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) ->
 
     Args:
         actions: the actions to join.
-        keys: names of actions that press keys, in lower case. Such an action counts as an Enter if
-            Enter is its only key.
+        keys: lower-case names of actions that press keys. An action with Enter as its only key
+            counts as an Enter.
     """
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):
@@ -252,10 +248,7 @@ def _action_score(name: str, truth: BenchAction, value: Any, *, revised: bool) -
 
 
 def _text_score(true_text: str, given_text: str) -> float:
-    """Scores a text by its similarity, 0 to 1.
-
-    White space at both ends is ignored, so that a missing Enter does not lower the score.
-    """
+    """Scores a text by its similarity, 0 to 1; white space at both ends is ignored."""
     true_text = true_text.lower().strip()
     given_text = given_text.lower().strip()
     longest = max(len(true_text), len(given_text))
@@ -344,15 +337,13 @@ def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
     """Returns 1 if the point is in the target's box and the words of the actions agree, else 0.
 
     The words are the kind of the action and its text, keys or direction. Steps without a position,
-    such as typing, are scored by their words alone.
-
-    Returns None for a step with a position but without a known target. The rule does not define a
-    score for such a step, because every step of the benchmark has a target.
+    such as typing, are scored by their words alone. Returns None for a step with a position but
+    without a known target, because every step of the benchmark has a target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None and step.action is not None and places(step.action):
         return None
-    # The benchmark requires that the F1 score of the words is 1, that is, that the sets are equal.
+    # The benchmark requires an F1 score of 1, that is, equal sets of words.
     has_same_words = _tokens(step.answer) == _tokens(answer)
     return float(has_same_words and on_target is not False)
 
@@ -374,8 +365,7 @@ def _tokens(answer: Answer) -> set[str]:
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     """Returns 1 if the first point of the answer is in the target's box or on its edge, else 0.
 
-    The kind of the action at that point is ignored. Returns None for a step without a position or
-    without a known target.
+    Returns None for a step without a position or without a known target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None:
@@ -399,7 +389,7 @@ def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
 # Largest distance in x and y that the strict rule accepts if the target is unknown, as a share of
 # the screen's width and height.
 NEAR = 0.01
-_NOTCH = 1  # largest difference between the amounts of two scrolls that the strict rule accepts
+_NOTCH = 1  # largest difference in notches that the strict rule accepts
 
 
 def score_step_strict(step: TrueStep, answer: Answer) -> float:
@@ -445,7 +435,7 @@ def normalised_text(text: str) -> str:
 def _exact_parts(action: AnsweredAction) -> tuple[Any, ...]:
     """Returns the parts of an action that must be equal under the strict rule.
 
-    These are all parts except positions, the amount of a scroll and the duration of a wait.
+    The position, the amount of a scroll and the duration of a wait are not among them.
     """
     parameters = action.parameters
     kind = action_kind(action)

@@ -47,7 +47,7 @@ DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # minimum score of a correct answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
-_DRAWN_AT_ONCE = 50  # maximum number of resamples that are converted to float64 at once
+_DRAWN_AT_ONCE = 50  # resamples that are converted to float64 at once
 
 SCORES_SCHEMA = described_schema(
     (
@@ -155,10 +155,10 @@ STEPS_SCHEMA = described_schema(
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
     """Returns the columns of the temporary file with all scores, a row for each step.
 
-    An answerer is the model or a baseline. A preset is a rule. Trajectories, tasks, answerers and
-    presets are identified by numbers. `hit_<answerer>` says whether the point is in the target's
-    box. `hit_<answerer>` is null if the step has no position or its target is unknown.
-    `score_<preset>_<answerer>` is null if the rule does not score the step.
+    Trajectories, tasks, answerers (the model and baselines) and presets (rules) are numbered.
+    `hit_<answerer>` says whether the point is in the target's box; it is null if the step has no
+    position or its target is unknown. `score_<preset>_<answerer>` is null if the rule does not
+    score the step.
     """
     columns = dict.fromkeys(("trajectory", "task", "step"), pa.int32())
     columns |= dict.fromkeys(DIMENSIONS, pa.string())
@@ -222,7 +222,7 @@ def _groups(
 ) -> Iterator[dict[str, Any]]:
     """Yields a row of scores for every value of a dimension.
 
-    The rows lack the columns for rule, answerer and dimension, which the caller adds.
+    The rows lack the columns for rule, answerer and dimension.
 
     Args:
         database: a connection to DuckDB.
@@ -273,11 +273,10 @@ def _share(total: float, count: int) -> float | None:
 
 
 def task_draws(tasks: int, seed: int = 0) -> NDArray[np.uint16]:
-    """Draws the resamples of the bootstrap.
+    """Draws the resamples of the bootstrap; the same seed gives the same result.
 
     Returns:
-        How often each resample contains each task, shape (resamples, tasks). The same seed gives
-        the same result.
+        How often each resample contains each task, shape (resamples, tasks).
     """
     draws = np.zeros((RESAMPLES, tasks), np.uint16)
     if tasks < 2:
@@ -302,8 +301,8 @@ def interval(
     Args:
         draws: see `task_draws`.
         tasks: numbers of the tasks in the group.
-        totals: for each of these tasks, the sum of its scores.
-        counts: for each of these tasks, the number of its steps.
+        totals: sum of the scores of each task.
+        counts: number of steps of each task.
     """
     if (counts > 0).sum() < 2:
         return None, None
@@ -367,7 +366,7 @@ def _middle(box: TargetBox) -> ScreenPoint:
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
     """Returns the correct answer with its positions moved to the middle of a box.
 
-    If `keep_end` is true, the end of a drag is not moved.
+    `keep_end` keeps the end of a drag.
     """
     if step.action is None:
         return step.answer
@@ -425,7 +424,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step that the model did not answer correctly; `reason` says why an answer is not usable."""
+    """A step without a correct answer; `reason` says why an answer is not usable."""
 
     step: TrueStep
     answer: Answer | None
@@ -462,7 +461,7 @@ class ScoreReport:
 
         Args:
             preset: the name of the rule.
-            answers: the name of the model's answers, or of a baseline.
+            answers: `PREDICTIONS`, or the name of a baseline.
         """
         wanted = {"preset": preset, "answers": answers, "dimension": ALL_STEPS}
         return next(row for row in self.rows if wanted.items() <= row.items())
@@ -510,7 +509,7 @@ def score_steps(
 
 @dataclass(slots=True)
 class _Scorer:
-    """Scores one step after another. The first four fields are arguments of `score_steps`.
+    """Scores one step after another; see `score_steps` for the first four fields.
 
     Attributes:
         report: the report to fill.
@@ -594,7 +593,7 @@ class _Scorer:
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            # No decoder is known to raise these errors, but an answer must not end an evaluation.
+            # No decoder is known to raise these, but an answer must not end an evaluation.
             return None, "cannot be read"
 
 
@@ -610,10 +609,10 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 
 
 def _answered_kind(answer: Answer) -> str:
-    """Returns the kind of an answer's first action, without text that a model wrote.
+    """Returns the kind of an answer's first action.
 
-    The result is `other` for an action that OSWorld-Desktopd lacks, because the name of the action
-    may be text that a model wrote.
+    The result is `other` for an action that OSWorld-Desktopd lacks, because its name may be text
+    that a model wrote.
     """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"

@@ -1,7 +1,6 @@
 """Selects the steps that a model is asked about, with their correct answers.
 
-The same code selects the rows of training exports, so a model is asked only about steps that
-datasets contain.
+They are the steps that training exports contain.
 """
 
 from collections import Counter
@@ -42,16 +41,14 @@ class TrueStep:
     """A step with its correct answer.
 
     Attributes:
-        step_index: index from 0. The index of the additional step `terminate` is the number of
-            recorded steps.
+        step_index: index from 0; for the additional step `terminate`, the number of recorded steps.
         task: the task group, which demonstrations of the same task share.
         size: width and height of the screenshot, pixels.
         answer: the person's action, or the status with which the task ended.
         box: the target's box, pixels; None if the target is unknown.
-        tolerance: maximum distance in x and y that the CUDAG test accepts, in CUDAG's unit RU,
-            which is a thousandth of the screen's width or height.
-        centre: the position that the CUDAG test expects, pixels; if it is None, the test expects
-            the action's position.
+        tolerance: maximum distance in x and y that the CUDAG test accepts, in RU (thousandths of
+            the screen's width or height).
+        centre: the position that the CUDAG test expects instead of the action's, pixels, or None.
     """
 
     trajectory_id: str
@@ -86,8 +83,8 @@ class TrueStep:
 def action_kind(action: AnsweredAction | ForeignAction) -> str:
     """Returns the kind of an action, such as `left_click`, `triple_click` or `scroll`.
 
-    A click with the right button and a `right_click` have the same kind. The kind of an action that
-    OSWorld-Desktopd lacks is the action's name in the format of the answer.
+    A click with the right button and a `right_click` have the same kind. Actions that
+    OSWorld-Desktopd lacks keep their name in the format of the answer.
     """
     if isinstance(action, ForeignAction):
         return action.name

@@ -1,7 +1,6 @@
-"""Exports whole trajectories in AgentNet's format.
+"""Exports whole trajectories in AgentNet's format, with a JSON line for each trajectory.
 
-The export has a full version and a version with code only. Both have a JSON line for each
-trajectory. The version with code only is the input of OpenCUA's thought generator. The validator is
+A second version with code only is the input of OpenCUA's thought generator. The validator is
 strict: code may contain only the calls that agentnet_code.py knows.
 """
 
@@ -47,7 +46,7 @@ from demo_pipeline.exports.whole_trajectories import (
 )
 from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
-AGENTNET_META = "meta_data_merged.jsonl"  # file with the operating system of each task
+AGENTNET_META = "meta_data_merged.jsonl"  # the operating system of each task
 CODE_ONLY = "code_only"  # folder of the version with code only
 IMAGES = "images"
 # The name of a file in the folder `IMAGES`.
@@ -199,8 +198,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
     """Yields index, screenshot, code and sentence of each step.
 
-    If the stretch is the whole task, an additional last item ends the task, with the final
-    screenshot.
+    A whole task ends with an additional item with the final screenshot.
     """
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))

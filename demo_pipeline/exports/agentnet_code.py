@@ -1,7 +1,7 @@
 """Writes and reads AgentNet's code: calls of `pyautogui` and `computer`, one per line.
 
 Code is parsed, never executed. Strict reading accepts only the calls that AgentNet's own readers
-accept. Tolerant reading also accepts other spellings, which occur in answers of models.
+accept; tolerant reading also accepts other spellings in answers of models.
 """
 
 import ast
@@ -51,13 +51,12 @@ class _Function(NamedTuple):
 
     Attributes:
         does: a value of `ActionCall.does`, or `end` for the function that ends the task.
-        arguments: names of the function's arguments, in order. If `x` and `y` are among them, all
-            other arguments must be given by name.
-        tolerated: names of the arguments that tolerant reading accepts. If `tolerated` is empty,
-            tolerant reading accepts only the names in `arguments`.
+        arguments: names of the arguments, in order. If `x` and `y` are among them, all other
+            arguments must be given by name.
+        tolerated: names of the arguments that tolerant reading accepts; empty means `arguments`.
         clicked: button and number of clicks.
-        strict: whether AgentNet's own data contains the function. Functions that AgentNet's data
-            lacks are accepted only in tolerant reading.
+        strict: whether strict reading accepts the function, because AgentNet's own data contains
+            it.
     """
 
     does: str
@@ -153,8 +152,8 @@ def _lines(call: ActionCall) -> Iterator[str]:
 def _key_lines(call: ActionCall) -> Iterator[str]:
     """Yields the lines that press keys together, once or several times.
 
-    Several keys that are pressed at most `MOST_CALLS` times become one `hotkey` call per press. If
-    there are more presses, all keys but the last are held while the last key is pressed.
+    Several keys that are pressed at most `MOST_CALLS` times become one `hotkey` call per press. For
+    more presses, all keys but the last are held while the last key is pressed.
     """
     *others, last = _code_keys(call.keys)
     if others and call.times <= MOST_CALLS:
@@ -190,7 +189,7 @@ def _holding(keys: Sequence[str], lines: Iterable[str]) -> Iterator[str]:
 
 
 def _code_keys(keys: Sequence[str]) -> list[str]:
-    """Returns the names of keys in code, which are the same as our names.
+    """Returns the names of keys in code.
 
     Raises:
         InexpressibleError: the code has no name for a key.
@@ -221,9 +220,7 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Parses the code of a step into calls, in order.
-
-    The names of the calls omit the module: the call of `pyautogui.click` has the name `click`.
+    """Parses the code of a step into calls, in order; their names omit `pyautogui` and `computer`.
 
     Args:
         code: one call per line.
@@ -291,9 +288,7 @@ def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
     """Returns the values of a call's arguments by name; the values must be literals.
 
-    Args:
-        call: the call.
-        names: names of all arguments, in order.
+    `names` contains all names in order.
     """
     positional_names = names
     if names[:2] == _PLACE:
@@ -418,9 +413,9 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
-    The code is the text below the heading `## Code`. Without this heading, the code is in the last
-    code fence, and without a fence it is the whole text. A scroll without a position, a drag
-    without a start, and a pointer move become objects of `ForeignAction`.
+    The code is the text below the heading `## Code`, else in the last code fence, else the whole
+    text. A scroll without a position, a drag without a start, and a pointer move become objects of
+    `ForeignAction`.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.

@@ -1,8 +1,8 @@
 """Converts actions of OSWorld-Desktopd to calls of other formats, and models' answers to actions.
 
-A format, such as pyautogui code or tool calls, has a vocabulary of calls. The module of a format
-only converts between its text and `ActionCall` objects. This module converts between `ActionCall`
-objects and our actions, in both directions, so that all formats agree.
+The module of a format, such as pyautogui code or tool calls, only converts between its text and
+`ActionCall` objects. This module converts between these objects and our actions, so that all
+formats agree.
 
 Decoders of answers return an `Answer`, whose points are pixels of the screenshot.
 """
@@ -39,7 +39,7 @@ class AnsweredAction:
     Attributes:
         action_type, parameters: as in action.json.
         hovered: positions where the pointer hovers before the action, in order, to open a menu.
-            Comparisons ignore these positions, because a menu may be open already.
+            Comparisons ignore them, because the menu may be open already.
     """
 
     action_type: ActionType
@@ -88,10 +88,9 @@ class AnswerFormatError(ValueError):
 
 
 AnswerDecoder = Callable[[str, tuple[int, int]], Answer]
-"""Function that decodes the answer of a model.
+"""Function that decodes a model's answer, given its text and the screenshot's size in pixels.
 
-The arguments are the text of the answer, and width and height of the screenshot in pixels.
-`AnswerFormatError` is the only error that the function raises, whatever the text is.
+Raises only `AnswerFormatError`, whatever the text is.
 """
 
 
@@ -121,8 +120,7 @@ _ALIASES: Mapping[str, str] = {  # lower-case name in an answer → our name of 
 def answered_key(name: str) -> str:
     """Translates a key name in an answer to our name; unknown names are returned unchanged.
 
-    Case is ignored: `Enter`, `Return` and `return` become `enter`. Left and right keys of a pair
-    (`ctrlleft`, `ctrlright`) become the same name.
+    Case is ignored. Left and right keys (`ctrlleft`, `ctrlright`) have the same name.
     """
     lower = name.strip().lower() or name
     canonical = _ALIASES.get(lower, lower)
@@ -250,9 +248,7 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
 def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
     """Returns the positions where the pointer hovers before an action, in order.
 
-    Args:
-        action: the action.
-        size: width and height of the screenshot, pixels.
+    `size` is the width and height of the screenshot in pixels.
     """
     return [shares_of(x, y, size) for x, y in action.hovered]
 
@@ -265,7 +261,7 @@ _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 def answered(parameters: Parameters) -> AnsweredAction:
     """Returns the action with these parameters.
 
-    `PointParameters` are not allowed, because several action types share them.
+    `PointParameters` are not allowed; several action types share them.
     """
     return AnsweredAction(_ACTION_TYPES[type(parameters)], parameters)
 
@@ -290,7 +286,7 @@ def read_calls(
 def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
     """Removes `hold` and `release` calls, and adds the held keys to the calls between them.
 
-    If there is no call between `hold` and `release`, both together become a press of the held keys.
+    A `hold` and a `release` without a call between them become a press of the held keys.
     """
     held: list[str] = []
     is_used = True
@@ -311,7 +307,7 @@ def _with_held_keys(calls: Iterable[ActionCall]) -> Iterator[ActionCall]:
 
 
 def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
-    """Returns the call with the held keys added, so that its action has them as modifiers."""
+    """Returns the call with the held keys added."""
     match call.does:
         case "press":
             return replace(call, keys=(*held, *call.keys))
@@ -359,10 +355,7 @@ def _takes_moves(call: ActionCall) -> bool:
 
 
 def _lacks_place(call: ActionCall) -> bool:
-    """Returns whether a call is a drag without a start, or a scroll without a position.
-
-    Such a call uses the position to which the pointer was moved last.
-    """
+    """Returns whether a call is a drag without a start, or a scroll without a position."""
     if call.does == "drag":
         return call.start is None
     return call.does == "scroll" and call.at is None
@@ -375,8 +368,7 @@ def _action(
 
     Args:
         call: the call.
-        moved_to: the position to which the pointer was moved before a call that lacks a position.
-            None for all other calls.
+        moved_to: the position to which the pointer was moved before, if the call lacks a position.
         size: width and height of the screenshot, pixels.
     """
     at = call.at
@@ -438,8 +430,8 @@ def _presses(action: AnsweredAction | ForeignAction) -> int:
     return 1
 
 
-# Maximum number of calls in an answer. Longer answers are avoided, because trainers cut them off:
-# a key that is held for 3 s would give 86 calls (measured).
+# Maximum number of calls in an answer, because trainers cut off long answers. Measured: a key that
+# is held for 3 s would give 86 calls.
 MOST_CALLS = 8
 # Maximum number of presses in a step of a whole trajectory. 50 presses take a quarter as many
 # tokens as a screenshot.
@@ -463,8 +455,7 @@ class InexpressibleError(ValueError):
 
 
 ActionEncoder = Callable[[AnsweredAction, Pixel], Any]
-"""Function that writes an action in a format.
+"""Function that writes an action in a format, given the screenshot's size in pixels.
 
-The arguments are the action, and width and height of its screenshot in pixels. The function raises
-`InexpressibleError` if the format cannot express the action.
+Raises `InexpressibleError` if the format cannot express the action.
 """

@@ -1,9 +1,8 @@
 """Builds the dataset of an export from the rows of its trajectories.
 
-Each export declares its record format, for example `sft`, as an object of the class `Form`.
 `each_row` decides which rows a dataset has, and in which split. `DatasetFiles` finds the file for
-each part of a row. `build_form` writes the files of a dataset. dataset_comparison.py goes through
-the same rows, and compares them with the existing files.
+each part of a row. `build_form` writes the files of a dataset. dataset_comparison.py compares the
+same rows with the existing files.
 """
 
 import os
@@ -34,7 +33,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-_DIGEST = 16  # bytes of each question's hash that are kept in memory
+_DIGEST = 16  # bytes of a question's hash in memory
 RowT = TypeVar("RowT")
 
 
@@ -54,7 +53,7 @@ def each_row(
         plan: the trajectories and their splits.
         rows_of: returns, for a trajectory, the number of left-out rows by reason, and the rows.
         question: returns the hash of a row's question in hexadecimal; see `form.question`.
-        take: takes a row and its split, and returns the reason why the row is left out, or "".
+        take: takes a row and its split, and returns why the row is left out, or "".
     """
     tally = Tally()
     split_of_question: dict[bytes, Split] = {}
@@ -90,7 +89,7 @@ class DatasetFiles(ABC):
 
     Attributes:
         form: the record format of the dataset.
-        out: the folder of the dataset, which exists.
+        out: the existing folder of the dataset.
         settings: the settings of the datasets.
         plan: the trajectories of the dataset and their splits.
     """
@@ -131,13 +130,13 @@ class DatasetFiles(ABC):
         return finished
 
     def _rows_of(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
-        """Returns, for a trajectory, the numbers of left-out rows by reason, and the rows."""
+        """Returns a trajectory's numbers of left-out rows by reason, and its rows."""
         head, rows = kept_rows(self.form, candidate.source, self.settings)
         self._counts.update(head.counts)
         return head.excluded, rows
 
     def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
-        """Adds a row to its files; returns "", or the reason why the row is left out instead."""
+        """Adds a row to its files; returns "", or the reason to leave the row out instead."""
         form = self.form
         settings = self.settings
         folder = candidate.source.folder
@@ -185,7 +184,7 @@ class DatasetFiles(ABC):
         return take
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields name and content of the files that are made from other files of the dataset."""
+        """Yields name and content of the files made from other files of the dataset."""
         return self.form.derived_files(self.out)
 
     @abstractmethod
@@ -236,7 +235,7 @@ def put_lines(put: Callable[[bytes], object]) -> Callable[[str], object]:
 def put_array(put: Callable[[bytes], object], stack: ExitStack) -> Callable[[str], object]:
     """Returns a function that passes JSON values, given as text, to `put` as items of an array.
 
-    The array is closed together with `stack`.
+    `stack` closes the array.
     """
     put(b"[")
     is_empty = True
@@ -264,7 +263,7 @@ def build_form(
         trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
         settings: determine the included trajectories, the splits, and the content of rows.
-        facts: collects the facts about rows for the card. None if there is no card.
+        facts: collects the facts about rows for the card, if there is one.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)
@@ -330,10 +329,7 @@ class _DatasetWriter(DatasetFiles):
         self.make_folder(name.rpartition("/")[0])
 
     def make_folder(self, folder: str) -> None:
-        """Makes a folder and its parents.
-
-        Existing folders are remembered, because this method is called for each image.
-        """
+        """Makes a folder and its parents, unless they exist."""
         if folder not in self._folders:
             self.make_folder(folder.rpartition("/")[0])
             with suppress(FileExistsError):  # `Form.make_picture` also makes folders

@@ -2,7 +2,7 @@
 
 An action with a correct screenshot becomes a tool call: `function_name` is an action type of
 OSWorld-Desktopd, `arguments` are its parameters, and points are pixels of the screenshot. All other
-actions are described in words, so that a trajectory is never cut.
+actions are described in words.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -278,9 +278,7 @@ def _call_or_reason(source: Source, step: StepFiles) -> EncodedStep | str:
 
 
 def _add_end(turns: "_Turns", source: Source) -> bool:
-    """Adds the hidden actions after the last step, and the final screenshot.
-
-    The final screenshot precedes the actions that happened after the end of the video.
+    """Adds the final screenshot and the hidden actions after the last step, in order of time.
 
     Returns:
         Whether the final screenshot shows the state after all actions.
@@ -336,8 +334,7 @@ def _words(step: StepFiles, reason: str) -> str:
 class _Turns:
     """Collects the steps of a trajectory.json, and the images of these steps.
 
-    In ATIF, a screenshot belongs to the step before it: the user's message, a call, or an action
-    that is described in words.
+    In ATIF, a screenshot belongs to the step before it.
     """
 
     def __init__(self, instruction: str) -> None:
@@ -387,8 +384,7 @@ class _Turns:
 
 
 # The dataset has the files `<split>/<trajectory>/trajectory.json` with `images/` next to each, and
-# a list of all trajectories. `metadata.json` counts, by reason, the steps that are described in
-# words.
+# a list of all trajectories. `metadata.json` counts the steps described in words, by reason.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

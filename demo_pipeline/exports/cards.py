@@ -1,8 +1,7 @@
 """Writes dataset cards: README.md with front matter for the Hugging Face Hub, and charts.
 
-card_templates/ has the texts. A card never shows typed text. Charts are PNG files. Equal numbers
-give equal bytes, because charts use OpenCV's built-in font instead of fonts of the machine. This
-font has only ASCII characters; other characters become "?".
+card_templates/ has the texts. A card never shows typed text. Charts are PNG files in OpenCV's
+built-in font, so equal numbers give equal bytes; characters outside ASCII become "?".
 """
 
 import hashlib
@@ -52,7 +51,7 @@ _VALUES = 70  # width of the numbers
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
-# The ranges of trajectory lengths (in samples) that are counted as one bar; both ends are included.
+# Trajectory lengths (in samples) of a bar; both ends are included.
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 
 
@@ -73,7 +72,7 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
-    """Draws a chart of horizontal bars in the given order, and returns it as PNG.
+    """Draws a chart of horizontal bars in the given order as PNG.
 
     If there are more than `MOST_BARS` bars, the last bar is the sum of the rest.
 
@@ -134,7 +133,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 Counts = Mapping[str, Mapping[str, int]]
 """Kind of left-out things (trajectories, samples, …) → reason → number."""
-_MOST_ROWS = 20  # maximum number of rows of a table in a card; a further row sums up all others
+_MOST_ROWS = 20  # maximum number of rows of a table in a card, without the sum of the rest
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 
@@ -178,7 +177,7 @@ def describe_form(
         rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
         summary: the summary of the build.
         privacy: see `CommittedTrajectories.privacy`.
-        damaged: number of trajectories that were left out because one of their files is damaged.
+        damaged: number of trajectories that were left out because of a damaged file.
 
     Returns:
         The numbers in the card.
@@ -221,7 +220,7 @@ def card_text(
         form: the record format of the export, or None for the card of the trajectory dataset.
         stats: the numbers of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
-        left_out: the numbers of things that were left out.
+        left_out: numbers of left-out trajectories, rows and actions.
         loaded: the files that `load_dataset` may load, and the dataset's folder.
         privacy: see `CommittedTrajectories.privacy`.
         longest: estimated tokens of the longest chat; 0 if there are no chats.
@@ -281,9 +280,8 @@ def _loadable(
 ) -> Iterator[dict[str, Any]]:
     """Yields the front matter of each configuration, without empty files.
 
-    Empty files are left out because the library `datasets` cannot load them. The library identifies
-    its cached data by the folder's name and the card's front matter. The front matter therefore
-    contains a digest of the files, so that changed files are read again.
+    The library `datasets` cannot load empty files. It identifies its cached data by the folder's
+    name and the card's front matter, which therefore contains a digest of the files.
     """
     paths_by_config: dict[str, dict[str, str]] = {}
     for config in configs:
@@ -332,7 +330,7 @@ def describe_index(
         out: the folder of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
         privacy: see `CommittedTrajectories.privacy`.
-        damaged: number of trajectories that were left out because one of their files is damaged.
+        damaged: number of trajectories that were left out because of a damaged file.
     """
     stats = index_stats(out)
     hidden_actions = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}

@@ -2,10 +2,10 @@
 
 The format is that of trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
 
-A folder contains `metadata.json` and a folder per turn (`turn_000/`, `turn_001/`, …). A turn has
-the screenshot before the call, the response of the agent, and the result of the call. The numbers
-of files continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582,
-as in UUIDs of version 1. Points are pixels of the screenshot.
+A folder contains `metadata.json` and a folder per turn (`turn_000/`, `turn_001/`, …) with the
+screenshot before the call, the response of the agent, and the result of the call. The numbers of
+files continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582, as
+in UUIDs of version 1. Points are pixels of the screenshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +41,7 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import replace_surrogates
 
 _PIXELS_OF_NOTCH = 100  # pixels in `scroll_x` or `scroll_y` for one notch of the wheel
-# Number of points on the path of a drag. Pages and file managers ignore drags without points
-# between start and end.
+# Points on the path of a drag. Web pages and file managers ignore drags without points in between.
 _PATH_POINTS = 12
 _MODEL = "human"  # written where Cua writes the name of a model
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
@@ -62,8 +61,7 @@ class _Metadata(StrictDocument):
 def _actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
     """Converts an action to Cua's computer actions, which are those of OpenAI.
 
-    A key that is pressed n times becomes n actions of the same turn. For the arguments see
-    `answers.ActionEncoder`.
+    A key that is pressed n times becomes n actions. For the arguments see `answers.ActionEncoder`.
     """
     call = call_of(action, size)
     if call.held or call.times > MOST_PRESSES:

@@ -1,8 +1,7 @@
 """Exports whole trajectories as rows of CUA-Lite, whose adapters train many agents.
 
-A row has the columns `images` (a list of paths), `messages` and `metadata` (both JSON text).
-CUA-Lite only knows the splits train and validation. Therefore, our splits test and held_out are
-separate datasets with only a validation split.
+A row has the columns `images` (a list of paths), `messages` and `metadata` (both JSON text). Our
+splits test and held_out are separate datasets, because CUA-Lite only knows train and validation.
 """
 
 import json
@@ -151,8 +150,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     Args:
         model: the model.
         text: the JSON text.
-        key: if not empty, the column contains only a value, and the model describes the object
-            `{key: value}`.
+        key: if not empty, the model describes the object `{key: value}` with the column's value.
     """
     try:
         value = parse_json(text, "the column")
@@ -206,7 +204,7 @@ def lite_row(
         images: PNG files in the order of their indexes in `messages`.
         messages: the turns.
         dims: platform and task type.
-        others: further metadata, such as `id`, `resolution` and `os`; None values are left out.
+        others: further metadata, such as `id` and `os`; None values are left out.
     """
     metadata = {
         "metadata_kind": "cua",
@@ -335,7 +333,7 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
     """Declares the files of a dataset that are tables in CUA-Lite's format, one for each split.
 
     Args:
-        part: the part of an export's row that is a row of these tables; see `File.part`.
+        part: see `File.part`.
         dims: platform and task type.
         below: the folder that contains `LITE_ROOT`; empty means the dataset's own folder.
         config: see `File.config`.
@@ -360,8 +358,7 @@ def lite_file(part: str, dims: tuple[str, str], below: str = "", config: str = "
 
 
 # A row contains the longest stretch of consecutive steps that can be exported; see
-# whole_trajectories.py. The splits test and held_out are the separate datasets `<prefix>-test` and
-# `<prefix>-held-out`. `metadata.json` counts the left-out steps by reason.
+# whole_trajectories.py. `metadata.json` counts the left-out steps by reason.
 FORM = Form(
     name="cua_lite",
     asset="cua_lite_dataset",

@@ -1,7 +1,4 @@
-"""Converts our actions to CUA-Lite's actions.
-
-agentnet_code.py also uses `to_lite_key`, to find out whether AgentNet's readers know a key.
-"""
+"""Converts our actions to CUA-Lite's actions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +41,7 @@ def to_lite_key(name: str) -> str | None:
     return _TO_LITE.get(name)
 
 
-_MAX = 1000  # largest coordinate on each axis, whatever the size of the image
+_MAX = 1000  # largest coordinate on each axis
 LITE_DONE = "Done."  # the last turn of a task that was done
 # CUA-Lite's tools: actions, the centre of an element, and the box of an element.
 COMPUTER = "computer"
@@ -68,11 +65,11 @@ _NAMES = {  # `ActionCall.does` → name of CUA-Lite's action
 
 
 def lite_actions(action: AnsweredAction, size: Pixel) -> list[dict[str, Any]]:
-    """Converts an action to the argument `actions` of the tool `computer`.
+    """Converts an action to the argument `actions` of CUA-Lite's tool `computer`.
 
-    Arguments with their default value are left out, as in CUA-Lite's own rows. Modifiers become
-    `key_down` before the action and `key_up` after the action. A key that is pressed n times
-    becomes n actions. For the arguments of this function see `answers.ActionEncoder`.
+    Modifiers become `key_down` before the action and `key_up` after it. A key that is pressed n
+    times becomes n actions. Arguments with their default value are left out, as in CUA-Lite's own
+    rows. For the arguments of this function see `answers.ActionEncoder`.
     """
     call = call_of(action, size)
     if call.times > MOST_PRESSES:

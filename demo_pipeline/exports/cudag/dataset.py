@@ -1,8 +1,7 @@
 """Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
-CUDAG requires only some of these files. This pipeline adds the tool definition, the system prompt,
-LLaMA-Factory's `dataset_info.json`, the split report, and the records in other layouts. Images are
-links, copies, JPEGs or annotated screenshots. records.py makes the records.
+CUDAG does not require the tool definition, the system prompt, LLaMA-Factory's `dataset_info.json`,
+the split report, and the records in other layouts. records.py makes the records.
 """
 
 import json
@@ -62,7 +61,7 @@ from demo_pipeline.settings import NAME_PART, DatasetSettings
 from demo_pipeline.stage import Check, TrainingExport
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-QWEN_VL = "qwen_vl"  # folder of records for the training scripts in QwenLM's and 2U1's repositories
+QWEN_VL = "qwen_vl"  # folder of records for QwenLM's and 2U1's training scripts
 MADE = "cudag"  # folder of JPEGs and annotated screenshots in the output of the stage `records`
 # Colours in annotated screenshots, as red, green and blue.
 _POINT = (255, 0, 0)
@@ -79,8 +78,7 @@ def cudag_pictures(
 ) -> Mapping[str, str]:
     """Returns the images of a record: name in the dataset → source file; see `Form.pictures`.
 
-    The source of a JPEG or an annotated screenshot is the image that the stage `records` made. If
-    the stage did not make the image, the source is the screenshot.
+    The source is an image that the stage `records` made, or else the screenshot.
     """
     (path,) = record.files.values()
     source = candidate.source
@@ -113,8 +111,8 @@ def make_cudag_picture(
         settings: the settings of the datasets.
 
     Returns:
-        True if the image was written. False if a JPEG cannot be made, because the screenshot cannot
-        be decoded. None if the image is a link, which the caller makes.
+        True if the image was written, False if the screenshot cannot be decoded, None if the image
+        is a link, which the caller makes.
     """
     draws = target.endswith("_annotated.png") and not source.endswith("_annotated.png")
     converts = target.endswith(".jpg") and not source.endswith(".jpg")
@@ -139,10 +137,9 @@ def prepare_cudag_pictures(
 ) -> None:
     """Writes JPEGs and annotated screenshots for the records; see `Form.prepare_pictures`.
 
-    The split of the trajectory is not known yet, so it is predicted from the hash of the task.
-    Annotated screenshots are made if the prediction is the test split. The prediction is wrong if
-    tasks are joined or a group of tasks is moved to an empty split. The build of the dataset then
-    makes the missing images.
+    Screenshots are annotated if the hash of the task predicts the test split, because the split is
+    not known yet. The build of the dataset makes the images that are missing because of a wrong
+    prediction.
     """
     without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])
@@ -158,7 +155,7 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     """Draws the expected point and its tolerance on a copy of the screenshot.
 
     Returns:
-        False if the screenshot cannot be decoded; then no copy is written.
+        False if the screenshot cannot be decoded and no copy was written.
     """
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
@@ -176,7 +173,7 @@ def _draw(picture: Pixels, metadata: CudagMetadata) -> None:
 
 
 def _half(metadata: CudagMetadata) -> tuple[int, int]:
-    """Returns the tolerance in pixels, which is half the width and height of the drawn box."""
+    """Returns the tolerance in pixels: half the width and height of the drawn box."""
     width, height = metadata.image_size
     x, y = metadata.tolerance
     return round(x * width / RU_MAX), round(y * height / RU_MAX)
@@ -189,7 +186,7 @@ _CHOICES = (  # settings that config.json contains
     *("include_avoidable_leaks", "include_unavoidable_leaks"),
     *("max_hidden_share", "prompt_style"),
 )
-_DECISIVE = (  # settings that must be equal for all directories with the same prefix and user
+_DECISIVE = (  # must be equal for all directories with the same prefix and user
     *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
 )
@@ -206,7 +203,7 @@ def dataset_directory_name(
     """Returns the directory name that CUDAG requires: `{prefix}--{user}--{YYYYMMDD_HHMMSS}`.
 
     Raises:
-        ValueError: a setting cannot be used in a name; the message names the setting and a remedy.
+        ValueError: a setting cannot be used in a name.
     """
     newest = select(trajectories, settings).newest
     return _directory_name(_generated_at(newest), settings)
@@ -215,7 +212,7 @@ def dataset_directory_name(
 def _prefix(settings: DatasetSettings) -> str:
     """Returns the prefix of the name, with the prompt style if the style is not `history`.
 
-    Therefore, a dataset never replaces a published dataset with another prompt style.
+    Datasets with different prompt styles therefore never replace each other.
     """
     style = settings.prompt_style
     return settings.name_prefix if style == "history" else f"{settings.name_prefix}-{style}"
@@ -319,9 +316,8 @@ def _images(settings: DatasetSettings) -> dict[str, JsonValue]:
 def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
     """Returns LLaMA-Factory's `dataset_info.json`: an entry `<name_prefix>_<split>` per split.
 
-    The entry of the test split names `test/records.jsonl`. To use `dataset_info.json`, set
-    LLaMA-Factory's `dataset_dir` and `media_dir` to the dataset's directory, and `default_system`
-    to the text of `system_prompt.txt`, because records have no system prompt.
+    For LLaMA-Factory, set `dataset_dir` and `media_dir` to the dataset's directory, and
+    `default_system` to the text of `system_prompt.txt`, because records have no system prompt.
     """
     tags = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
     return {
@@ -381,10 +377,7 @@ _TASK = "task "  # start of a key that ends with a task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the records of a trajectory.
-
-    Each record has the parts for the files of every split, because the split is not known yet.
-    """
+    """Yields the records of a trajectory, with the parts for the files of every split."""
     for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
@@ -472,9 +465,7 @@ def _kind_of(row: KeptRow) -> tuple[int, str]:
 def replaced_directories(
     _inputs: DatasetInputs, directory: str, published: Collection[str]
 ) -> list[str]:
-    """Returns the published directories that a new directory replaces.
-
-    These are the directories with the same prefix and user as the new directory.
+    """Returns the published directories with the same prefix and user as a new directory.
 
     Args:
         directory: name of the new output.
@@ -486,8 +477,8 @@ def replaced_directories(
 def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
     """Returns a problem for each published directory that was built with other settings.
 
-    Only directories with the same prefix, user and code version are compared, because another code
-    version may have other defaults.
+    Directories of another prefix, user or code version are ignored; another code version may have
+    other defaults.
     """
     settings = inputs.settings.datasets
     family = f"{_prefix(settings)}--{settings.user}"
@@ -549,11 +540,7 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 
 
 class CudagForm(Form):
-    """The record format of the CUDAG dataset.
-
-    This subclass also makes JPEGs and annotated screenshots, and writes the records in further
-    layouts. It names the directory of a dataset with prefix, user and time.
-    """
+    """The record format of the CUDAG dataset, with images and layouts of its own."""
 
     def count_trajectory(self, source: Source) -> Mapping[str, int]:
         """Counts the control markers of the instruction once, although each prompt repeats them."""

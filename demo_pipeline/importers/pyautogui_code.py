@@ -1,8 +1,7 @@
 """Converts Python code that calls pyautogui to actions, without running the code.
 
-OSWorld's agents write such code. This module reads calls of pyautogui, `pyperclip.copy` and
-`time.sleep`; python_program.py defines which other statements are allowed. Positions are pixels of
-the screen.
+OSWorld's agents write such code. Calls of pyautogui, `pyperclip.copy` and `time.sleep` are read;
+python_program.py defines which other statements are allowed. Positions are pixels of the screen.
 """
 
 import ast

@@ -1,8 +1,4 @@
-"""Data types for recordings of other tools that have screenshots instead of a video.
-
-The importers of these recordings return a `SourceTrajectory`. trajectory_folder.py writes it as an
-OSWorld-Desktopd trajectory.
-"""
+"""Data types for recordings of other tools that have screenshots instead of a video."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,6 @@
 """Reads values from files of other tools: JSON of unknown content, numbers, texts and times.
 
-The content of these files cannot be trusted. Therefore each function has a defined result for
-values of another type.
+Each function has a defined result for values of another type, because the files are untrusted.
 """
 
 import json

@@ -219,7 +219,7 @@ class RecordedScreen:
     """The sizes of a recorded screen that the video file and meta.json document.
 
     Attributes:
-        video: width and height of the video as a player shows it, pixels.
+        video: width and height of the video, pixels.
         monitor: width and height of meta.json's primary_monitor, in pixels or in points. None if
             primary_monitor is missing.
         in_points: whether the unit of event space is a point, which can be larger than a pixel.
@@ -270,8 +270,7 @@ class RecordedScreen:
         the video. The first of these rules that applies decides:
 
         1. The documented scale is used if it fits, or if no candidate fits.
-        2. Without a documented scale, 1 is used if it fits and the platform does not count in
-           points.
+        2. Without a documented scale, 1 is used if it fits and event space is not in points.
         3. If exactly one candidate fits, it is used.
 
         Raises:

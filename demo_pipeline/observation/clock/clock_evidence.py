@@ -311,8 +311,8 @@ _RESTLESS = 0.3
 # right lag. With the keys of another video, or reversed keys: in 0 of 361, 0 of 1,464 and 9 of
 # 2,607 cases.
 _MIN_NATS = 14.0  # the minimum in nats
-# The best lag needs at least 2.5 times the ratio of every rival. Bursts of typing resemble each
-# other, so a lag that moves one burst onto another also has a large ratio.
+# The best lag needs at least 2.5 times the ratio of every rival, because bursts of typing resemble
+# each other.
 _CONTRAST = 2.5
 # The best lag needs at least twice the median ratio of the lags beside it. A burst of typing also
 # fits roughly at these lags.

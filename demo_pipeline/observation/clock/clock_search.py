@@ -40,8 +40,7 @@ PART_KEYS = 24  # keys in a checked part; twice the minimum for finding a lag
 # Measured: 0.00 to 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12)
 # makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
-# Minimum time from a chosen frame to its press, milliseconds. This margin covers small differences
-# between the clock and the uncertain clock of a part.
+# Minimum time from a chosen frame to its press, milliseconds.
 MIN_LEAD_MS = 50
 LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 # Maximum number of frames decoded for a part with moves: ten seconds at 30 frames a second. The

@@ -101,7 +101,7 @@ class _PendingRequest:
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale, or else for no target box, or else for scale 1."""
+        """Returns the chooser for a scale, or else for a target without a box, or else for 1."""
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
@@ -171,8 +171,8 @@ class _TargetComparisons:
 class ActionFrames:
     """The observer of the decoded frames that chooses and writes the screenshots of all actions.
 
-    A request whose first frames come before the scale of the accessibility tree is known has a
-    chooser for each possible scale, and another for a target without a box.
+    While the scale of the accessibility tree is unknown, a request has a chooser for each possible
+    scale, and another for a target without a box.
 
     Args:
         fallback: confirms the chosen frames, and replaces those that are too old.

@@ -19,7 +19,7 @@ FileId = tuple[int, int]
 """Device and inode; equal for all names of the same file while the file exists."""
 _MANY = 1000  # if more than 1000 files must be synced, one call of `os.sync` syncs them all
 # Minimum age of a file whose digest is cached, nanoseconds. On file systems with coarse times, two
-# writes in quick succession get the same time, so that the second write would be overlooked.
+# writes in quick succession get the same time.
 _MIN_AGE_NS = 2_000_000_000
 
 

@@ -250,8 +250,7 @@ def parse_json(data: bytes | str, file: str, *, any_depth: bool = True) -> Any:
         except (ValueError, RecursionError) as error:
             if isinstance(error, RecursionError) and not any_depth:
                 raise
-            # The document is deep, or a number is invalid and the error has no position. The slower
-            # decoder can read deep documents, and finds the position of an invalid number.
+            # The slower decoder reads deep documents, and finds the position of an invalid number.
             return decode(text)
     except RecursionError:
         raise JsonFileError(file, None, "nested too deeply") from None

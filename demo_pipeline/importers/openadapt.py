@@ -146,9 +146,8 @@ def _words(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-# Pairs of a key name that the recorder logs and pynput lacks, and its name in input_log.jsonl. On
-# macOS the recorder has its own table of names. On Linux it logs names of X11's keysyms. Versions
-# up to 1.0.1 used pynput.
+# Key name that the recorder logs and pynput lacks = name in input_log.jsonl. On macOS the recorder
+# has its own names, on Linux those of X11's keysyms.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide

@@ -222,9 +222,8 @@ class _ActionReader:
 
 
 _ENDS = frozenset({"DONE", "FAIL"})
-# Action of computer_13 → name of the function in pyautogui, and names of the arguments. Where the
-# names of an argument differ, `num_clicks=clicks` means `num_clicks` in computer_13 and `clicks` in
-# pyautogui.
+# Action of computer_13 → name of the function in pyautogui, and names of the arguments.
+# `num_clicks=clicks` means `num_clicks` in computer_13 and `clicks` in pyautogui.
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "MOVE_TO": ("moveTo", "x", "y"),
     "CLICK": ("click", "x", "y", "button", "num_clicks=clicks"),

@@ -136,7 +136,7 @@ def _fitted(video_size: tuple[int, int], screen: ScreenSize) -> Iterator[Canvas]
 # Minimum number of moves that must support a change of the canvas; fewer may be chance.
 SWITCH = 3.5
 # Cost of each move under the hypothesis that the scale is unknown. Under the hypothesis that a
-# canvas is right, a move costs 1 if the canvas does not explain it, and otherwise nothing.
+# canvas is right, a move that the canvas does not explain costs 1.
 UNKNOWN_COST = 0.6
 # Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.

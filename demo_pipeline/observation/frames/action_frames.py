@@ -32,7 +32,7 @@ from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 
 # Maximum number of comparisons that wait until the scale of an accessibility scan is known. Each
-# comparison holds up to four screens. A screen takes 0.5 MB in 1080p.
+# holds up to four screens of 0.5 MB (1080p).
 MOST_HELD = 16
 
 Requests = Sequence[FrameRequest]

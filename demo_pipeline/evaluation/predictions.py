@@ -1,7 +1,7 @@
 """Reads the answers of a model: plain JSON Lines, or the results of an OpenAI batch.
 
 Messages never quote answers, which may contain text that people typed. The file is read twice, so
-that only the byte offset of each step's line is in memory.
+that only the byte offsets of the steps' lines are in memory.
 """
 
 import re
@@ -128,8 +128,8 @@ _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 def without_thoughts(text: str) -> str:
     """Removes the thoughts of a model, because thoughts may mention other actions.
 
-    Thoughts are between `<think>` and `</think>`, or at the start of an answer that only contains
-    `</think>`.
+    Thoughts are between `<think>` and `</think>`. If a chat template puts `<think>` into the
+    question, the answer begins with thoughts.
     """
     return _THOUGHT.sub("", text).rpartition("</think>")[2]
 

@@ -235,7 +235,7 @@ def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     Args:
         body: the body of a request.
         model: name of the model.
-        folder: the folder of the file of requests, which must contain all images.
+        folder: the folder of the file of requests. All images must be in this folder.
     """
     filled = {**body, "model": model}
     messages = body.get("messages")

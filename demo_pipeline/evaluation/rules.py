@@ -48,8 +48,9 @@ AnyAction = AnsweredAction | ForeignAction
 def edit_distance(left: str, right: str) -> int:
     """Returns the least number of inserted, deleted and replaced characters between two texts.
 
-    Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003): a bit stands for a character of
-    the shorter text, and an integer for a column of the table of distances.
+    Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003), whose memory does not grow with
+    the product of the lengths. A bit stands for a character of the shorter text, and an integer for
+    a column of the usual table of distances.
     """
     pattern, text = sorted((left, right), key=len)
     if not pattern:
@@ -168,8 +169,8 @@ def score_bench(
 ) -> float:
     """Scores an answer as AgentNetBench's script does, 0 to 1.
 
-    The actions of both are compared in order. Scores are averaged for each type of true action, and
-    then over the types.
+    True and answered actions are compared in order. Scores are averaged for each type of true
+    action, and then over the types.
 
     Args:
         truth: the person's actions.
@@ -365,7 +366,8 @@ def _tokens(answer: Answer) -> set[str]:
 def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
     """Returns 1 if the first point of the answer is in the target's box or on its edge, else 0.
 
-    Returns None for a step without a position or without a known target.
+    The kind of the action is ignored. Returns None for a step without a position or without a known
+    target.
     """
     on_target = is_grounded(step, answer)
     if on_target is None:

@@ -366,7 +366,7 @@ def _middle(box: TargetBox) -> ScreenPoint:
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
     """Returns the correct answer with its positions moved to the middle of a box.
 
-    `keep_end` keeps the end of a drag.
+    If `keep_end` is true, the end of a drag stays.
     """
     if step.action is None:
         return step.answer

@@ -48,7 +48,7 @@ class TrueStep:
         box: the target's box, pixels; None if the target is unknown.
         tolerance: maximum distance in x and y that the CUDAG test accepts, in RU (thousandths of
             the screen's width or height).
-        centre: the position that the CUDAG test expects instead of the action's, pixels, or None.
+        centre: the position that the CUDAG test expects, pixels; None means the action's position.
     """
 
     trajectory_id: str

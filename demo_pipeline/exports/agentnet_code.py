@@ -288,7 +288,7 @@ def _calls(statement: ast.stmt, *, tolerant: bool) -> Iterator[ActionCall]:
 def _arguments(call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
     """Returns the values of a call's arguments by name; the values must be literals.
 
-    `names` contains all names in order.
+    `names` contains the names of all arguments, in order.
     """
     positional_names = names
     if names[:2] == _PLACE:

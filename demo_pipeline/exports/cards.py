@@ -51,7 +51,7 @@ _VALUES = 70  # width of the numbers
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
-# Trajectory lengths (in samples) of a bar; both ends are included.
+# Ranges of trajectory lengths (in samples), one per bar; both ends are included.
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100), (101, 10**9))
 
 
@@ -133,7 +133,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 Counts = Mapping[str, Mapping[str, int]]
 """Kind of left-out things (trajectories, samples, …) → reason → number."""
-_MOST_ROWS = 20  # maximum number of rows of a table in a card, without the sum of the rest
+_MOST_ROWS = 20  # maximum number of rows of a table in a card; a further row sums up all others
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 

@@ -41,7 +41,8 @@ from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.files.shown_text import replace_surrogates
 
 _PIXELS_OF_NOTCH = 100  # pixels in `scroll_x` or `scroll_y` for one notch of the wheel
-# Points on the path of a drag. Web pages and file managers ignore drags without points in between.
+# Number of points on the path of a drag. Web pages and file managers ignore drags without points
+# between start and end.
 _PATH_POINTS = 12
 _MODEL = "human"  # written where Cua writes the name of a model
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)

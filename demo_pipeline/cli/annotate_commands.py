@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Number of requests above which the command asks for confirmation at a terminal.
 _CONFIRMED_REQUESTS = 20
 _PROVIDERS = ("openai", "rule", "import", "opencua")
+_DRY_RUN = "Send and write nothing; show the number of annotations."
 
 
 def annotate_demonstrations(
@@ -48,10 +49,7 @@ def annotate_demonstrations(
     limit: Annotated[
         int | None, typer.Option(min=1, help="openai: ask at most this many questions.")
     ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Send and write nothing; show the number of annotations."),
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask for confirmation; allow other hosts.")
     ] = False,

@@ -81,8 +81,6 @@ def read_document(
     """Reads a JSON file into a model.
 
     Args:
-        model: the expected model.
-        path: the file.
         file: the file name in the problems.
 
     Returns:
@@ -100,7 +98,6 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
     """Returns the problem that reports a missing or invalid JSON file.
 
     Args:
-        error: the error of the parser.
         exists: False if the file is missing.
     """
     if exists:

@@ -218,7 +218,6 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     """Checks a parsed ui_tree.json.
 
     Args:
-        value: the parsed JSON.
         file: the file name in the problems.
         text: the JSON text, for line numbers.
 
@@ -309,7 +308,6 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
     """Returns the problems of an action.
 
     Args:
-        action: the action of a step.
         nodes: the nodes of the step's tree; None if the tree could not be read.
         file: the file name in the problems.
     """
@@ -432,7 +430,6 @@ def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Probl
     """Returns the problems of index.json, each with the line of its entry.
 
     Args:
-        path: the file.
         summaries: folder name → values of the trajectory folder.
     """
     index, problems = read_document(Index, path, "index.json")

@@ -131,7 +131,6 @@ def _calls_form(
     """Returns a form whose answers are tool calls.
 
     Args:
-        form: the form's name.
         decoder: takes the unit of the wheel and the maximum number of pixels of an image, and
             returns the decoder.
         action_line: whether the prompt asks for a sentence before the calls; None means that the

@@ -104,7 +104,6 @@ def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterato
     `custom_id` is `<trajectory_id>/<step_index>`.
 
     Args:
-        path: the file.
         known_trajectories: ids of trajectories; answers for other trajectories are only counted.
 
     Raises:

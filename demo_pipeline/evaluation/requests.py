@@ -65,10 +65,8 @@ def batch_request(
     """Returns the request of a step in OpenAI's batch format.
 
     Args:
-        record: the step.
         system: the system message; empty if there is none.
         words: the text after the screenshot.
-        model: name of the model.
         url: returns the URL of a screenshot.
     """
     image = {"type": "image_url", "image_url": {"url": url(record.draft.screenshot)}}
@@ -233,8 +231,6 @@ def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     """Returns the body with the model's name, and with image data instead of file URLs.
 
     Args:
-        body: the body of a request.
-        model: name of the model.
         folder: the folder of the file of requests. All images must be in this folder.
     """
     filled = {**body, "model": model}

@@ -173,8 +173,6 @@ def score_bench(
     action, and then over the types.
 
     Args:
-        truth: the person's actions.
-        answer: the model's actions.
         revised: whether to use the revised version of the script, which also scores the amounts of
             scrolls, the order of keys and surplus actions.
     """
@@ -210,7 +208,6 @@ def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) ->
     """Joins each typed text and a following Enter into one text that ends with a line feed.
 
     Args:
-        actions: the actions to join.
         keys: lower-case names of actions that press keys. An action with Enter as its only key
             counts as an Enter.
     """

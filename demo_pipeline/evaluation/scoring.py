@@ -225,7 +225,6 @@ def _groups(
     The rows lack the columns for rule, answerer and dimension.
 
     Args:
-        database: a connection to DuckDB.
         file: Parquet with the columns of `answers_schema`.
         dimension: one of `DIMENSIONS`, or `ALL_STEPS`.
         column: `<preset>_<answerer>`, the end of the name of the column with the scores.
@@ -460,7 +459,6 @@ class ScoreReport:
         """Returns the row that scores all steps by a rule.
 
         Args:
-            preset: the name of the rule.
             answers: `PREDICTIONS`, or the name of a baseline.
         """
         wanted = {"preset": preset, "answers": answers, "dimension": ALL_STEPS}
@@ -482,7 +480,6 @@ def score_steps(
         each_step: calls its argument with every step; the steps of a trajectory are consecutive.
         presets: the rules, keys of `PRESETS`.
         decode: parses the text of an answer.
-        predictions: the answers of the model.
         keep: is called with a row of `STEPS_SCHEMA` for every step and rule.
         seed: the seed of the bootstrap.
     """

@@ -139,7 +139,6 @@ def each_true_step(
         plan: assigns demonstrations to splits.
         settings: determine which steps are excluded.
         splits: the splits whose steps are passed to `receive`.
-        receive: is called with each step.
         absolute: see `record_drafts`.
         native: whether to use screenshots in the resolution of the screen instead of those on the
             canvas.
@@ -203,8 +202,6 @@ def _true_step(
     Args:
         draft: the step's record in the training exports.
         files: the step's files; None for the additional step `terminate`.
-        task: the task group.
-        trajectory: the trajectory of the step.
         rows: step index → provenance.
     """
     metadata = draft.metadata

@@ -318,7 +318,6 @@ def _action_call(
 
     Args:
         name: name of the function without its module.
-        function: declaration of the function.
         given: name of an argument → its value.
         tolerant: see `read_code`.
     """

@@ -209,7 +209,6 @@ def call_of(action: AnsweredAction, size: Pixel) -> ActionCall:
     """Converts one of our actions to a call.
 
     Args:
-        action: the action.
         size: width and height of the screenshot, pixels.
     """
     members = action.parameters.members()
@@ -367,7 +366,6 @@ def _action(
     """Returns the action of a call.
 
     Args:
-        call: the call.
         moved_to: the position to which the pointer was moved before, if the call lacks a position.
         size: width and height of the screenshot, pixels.
     """

@@ -50,7 +50,6 @@ def each_row(
     question.
 
     Args:
-        plan: the trajectories and their splits.
         rows_of: returns, for a trajectory, the number of left-out rows by reason, and the rows.
         question: returns the hash of a row's question in hexadecimal; see `form.question`.
         take: takes a row and its split, and returns why the row is left out, or "".
@@ -166,9 +165,7 @@ class DatasetFiles(ABC):
         """Returns the function that takes the next value of a file; the first call opens the file.
 
         Args:
-            file: declaration of the file.
             name: path of the file in the dataset.
-            stack: closes the file.
         """
         if name in self._streams:
             return self._streams[name]
@@ -195,7 +192,6 @@ class DatasetFiles(ABC):
             name: path of the image in the dataset.
             source: path of the file that is linked or converted.
             row: the row that contains the name of the image.
-            candidate: the trajectory of the row.
 
         Returns:
             False if the image cannot be made; then the row is left out.
@@ -259,7 +255,6 @@ def build_form(
     """Writes a dataset; equal trajectories and settings always give equal bytes.
 
     Args:
-        form: the record format of the dataset.
         trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
         settings: determine the included trajectories, the splits, and the content of rows.

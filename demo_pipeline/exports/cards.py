@@ -171,11 +171,8 @@ def describe_form(
     """Writes the card and the charts of a training export.
 
     Args:
-        form: the record format of the dataset.
-        out: the folder of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
         rows_and_provenance: facts about the written rows, and the provenance of the trajectories.
-        summary: the summary of the build.
         privacy: see `CommittedTrajectories.privacy`.
         damaged: number of trajectories that were left out because of a damaged file.
 
@@ -218,7 +215,6 @@ def card_text(
 
     Args:
         form: the record format of the export, or None for the card of the trajectory dataset.
-        stats: the numbers of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
         left_out: numbers of left-out trajectories, rows and actions.
         loaded: the files that `load_dataset` may load, and the dataset's folder.
@@ -327,7 +323,6 @@ def describe_index(
     """Writes the card and the charts of a trajectory dataset, and returns its numbers.
 
     Args:
-        out: the folder of the dataset.
         settings: the settings with which the dataset was built, including the name of its license.
         privacy: see `CommittedTrajectories.privacy`.
         damaged: number of trajectories that were left out because of a damaged file.

@@ -74,7 +74,6 @@ def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, An
     """Returns the computer action of a call.
 
     Args:
-        call: the call.
         given: the parameters of our action, whose points are pixels.
     """
     at: dict[str, Any] = {name: given[name] for name in ("x", "y") if name in given}

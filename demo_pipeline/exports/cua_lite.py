@@ -148,8 +148,6 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     """Parses the JSON text of a column as a model. Returns error messages if the text is invalid.
 
     Args:
-        model: the model.
-        text: the JSON text.
         key: if not empty, the model describes the object `{key: value}` with the column's value.
     """
     try:
@@ -180,7 +178,6 @@ def lite_image(name: str, split: Split, image: str) -> str:
 
     Args:
         name: name of the dataset, `datasets.name_prefix`.
-        split: the split of the row.
         image: the result of `content_name`.
     """
     return f"{LITE_ROOT}/{name}{_PLACES[split][0]}/images/{image}"
@@ -202,7 +199,6 @@ def lite_row(
 
     Args:
         images: PNG files in the order of their indexes in `messages`.
-        messages: the turns.
         dims: platform and task type.
         others: further metadata, such as `id` and `os`; None values are left out.
     """

@@ -147,7 +147,6 @@ def row_stats(
 
     Args:
         written: see `CardFacts.rows`.
-        provenance: the provenance of the trajectories.
     """
     columns: list[list[Any]] = [[] for _ in _ROW_SCHEMA]
     for key, *rest in written:
@@ -162,7 +161,6 @@ def table_stats(out: Path, provenance: Provenance, kind: str) -> DatasetStats:
     Args:
         out: the folder of the tables. Their columns include `trajectory_id`, `application` and
             optionally `step_index`.
-        provenance: the provenance of the trajectories.
         kind: name of the column with the kind of action.
     """
     files = [path for split in Split if (path := out / f"{split.value}.parquet").is_file()]

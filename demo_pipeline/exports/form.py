@@ -345,7 +345,6 @@ class Form:
         """Returns whether a row is left out because its step is bad.
 
         Args:
-            screenshot: the screenshot of the row.
             bad_steps: the folders of the bad steps; see `Candidate.bad_steps`.
         """
         return screenshot.parent in bad_steps
@@ -360,8 +359,6 @@ class Form:
         """Writes images that are not links to files of the trajectory; by default there are none.
 
         Args:
-            candidate: the trajectory.
-            rows: the rows of the trajectory.
             settings: the result of `own`.
             out: folder of the records.
         """
@@ -472,9 +469,7 @@ def write_form_rows(
 
     Args:
         source: the trajectory, whose corrections and annotations are already in `out`.
-        forms: the forms of the rows.
         out: folder of the records.
-        settings: the settings of the datasets.
 
     Returns:
         Name of the form → number of rows.
@@ -517,9 +512,6 @@ def row_lines(
     """Yields the lines of a trajectory's file of rows: a `RowsHead`, then each `KeptRow`.
 
     Args:
-        form: the form of the rows.
-        source: the trajectory.
-        head: facts about the trajectory.
         loaded: the trajectory with people's corrections.
         own: the result of `Form.own`.
     """
@@ -549,8 +541,6 @@ def _line(row: Row, candidate: Candidate, tables: set[str]) -> bytes:
     """Returns a row as a JSON line in the format of `KeptRow`.
 
     Args:
-        row: the row.
-        candidate: the trajectory of the row.
         tables: names of the parts that are rows of tables.
     """
     prefix_length = len(candidate.source.folder) + 1

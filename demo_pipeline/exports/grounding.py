@@ -284,7 +284,6 @@ def _row(
     """Returns the grounding row of an element.
 
     Args:
-        source: the trajectory.
         step: the step whose screenshot shows the element.
         element: the element and the words that name it.
         native: the native screenshot, which the row then uses; None if it does not exist.

@@ -314,7 +314,6 @@ def choose_elements(
     """Selects elements of a screen for grounding rows.
 
     Args:
-        screen: the screen.
         area: the part of the canvas that shows the recorded screen, canvas pixels.
         typed: all texts that were typed in the demonstration.
         min_side: minimum width and height of a selected element, canvas pixels.

@@ -235,7 +235,6 @@ def hub_card(
     """Returns the text of the card of a dataset for the Hub.
 
     Args:
-        configs: the written configurations.
         splits: name of a configuration → split → statistics of the split.
         settings: the settings of the datasets, and those of the Hub.
         out: folder of the dataset.

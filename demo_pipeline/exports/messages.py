@@ -328,7 +328,6 @@ def _answer_fault(text: str, screen: Pixel) -> str:
     """Returns why the text of an assistant message is not a valid answer; empty for valid answers.
 
     Args:
-        text: text of the message.
         screen: largest allowed x and y of coordinates.
     """
     for prefix in (THOUGHT_LINE, ACTION_LINE):

@@ -161,7 +161,6 @@ def action_sentence(
     """Returns the sentence for the `Action: …` line of an answer, with models' markers escaped.
 
     Args:
-        calls: the calls of the answer.
         reasoning: the sentence that describes the step; ignored for `terminate`.
         places: the points of the calls in pixels, in order. In the sentence, the coordinates of the
             calls replace these points.
@@ -189,7 +188,6 @@ def with_points_replaced(
     """Replaces points such as `(12, 34)` in a sentence; returns one line with markers escaped.
 
     Args:
-        reasoning: the sentence.
         replacements: text of a point, such as `(12, 34)` → its replacement.
         other: replacement of all other points. If it is None, other points stay unchanged.
     """
@@ -212,7 +210,6 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
 
     Args:
         number: 1-based number of the action in the history.
-        calls: the calls of the action.
         note: words for facts that the calls cannot express; may be empty.
     """
     texts = list[str]()

@@ -163,7 +163,6 @@ def read_record(
     """Parses and checks a record.
 
     Args:
-        form: describes the record.
         value: a JSON value, or the row of a table.
         file, line: the place of the record, for the problems.
         files: reads the files that the record names.
@@ -207,10 +206,8 @@ def kept_problems(
     """Returns the problems of the export rows that are stored for a trajectory.
 
     Args:
-        form: the export form of the rows.
         rows: (line number, row) for each row; iterated twice.
         file: the file that contains the rows, for the problems.
-        source: the trajectory.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
     # Name in a dataset, with and without its first folder → file of the trajectory.
@@ -293,7 +290,6 @@ def schema_file(
 
     Args:
         file: name of the file.
-        model: the model of a record.
         head: entries of the file that come before the entries of the schema.
     """
 
@@ -432,7 +428,6 @@ class _FileReader:
         """Yields the problems of a file.
 
         Args:
-            path: path of the file.
             split: the only split in which its trajectories may be; empty if the split is unknown.
         """
         name = path.relative_to(self._root).as_posix()

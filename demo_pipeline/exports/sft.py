@@ -228,7 +228,6 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
     """Yields the faults of a history: invalid actions, and actions in the wrong order.
 
     Args:
-        history: the earlier actions.
         expected: indexes of the steps before the sample's step.
     """
     last = -1
@@ -254,9 +253,7 @@ def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Ite
     missing or has undocumented parameters.
 
     Args:
-        sample: the sample.
         expected: indexes of the steps before the sample's step.
-        files: the files of the dataset.
     """
     steps = set[int | float]()
     for action in sample.input.history:
@@ -331,9 +328,7 @@ def _action_faults(
 
     Args:
         place: the field of the sample that contains the action, for the message.
-        value: the action.
         folder: name of the trajectory's folder.
-        files: the files of the dataset.
         without_target: whether to ignore the target in action.json.
     """
     step = value.get("step_index")
@@ -413,7 +408,6 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """Returns the problems of an SFT file, with line numbers.
 
     Args:
-        path: the file.
         root: the dataset to which paths in samples are relative. If it is None, the dataset is
             looked for near the file. If there is none, paths are not checked, and the result
             contains a warning.
@@ -434,7 +428,6 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
     the same samples as the JSON Lines file with the same name.
 
     Args:
-        root: the folder.
         dataset: see `root` of `validate_sft`.
     """
     stems = (_ALL, *REQUIRED_SPLITS, "held_out")
@@ -459,7 +452,6 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
     A sample must be in exactly one split. Equal lines are checked only once.
 
     Args:
-        root: the folder.
         stems: names of the files without `.jsonl`.
         check_line: returns the problems of a line.
     """

@@ -32,8 +32,6 @@ def step_exclusion(
     """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if there is none.
 
     Args:
-        step: the step.
-        row: provenance of the step.
         settings: say whether screenshots that already show the pointer at the target are allowed.
         size: width and height of the screenshot, pixels; None if a required file is missing or
             unreadable.

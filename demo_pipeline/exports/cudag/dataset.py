@@ -106,9 +106,7 @@ def make_cudag_picture(
 
     Args:
         source: path of the screenshot, or of the finished image.
-        target: path of the image to write.
         record: the record that contains the name of the image.
-        settings: the settings of the datasets.
 
     Returns:
         True if the image was written, False if the screenshot cannot be decoded, None if the image
@@ -242,10 +240,8 @@ def _configuration(
     """Returns the content of `config.json`.
 
     Args:
-        settings: the settings of the datasets.
         time: the time in the dataset's name.
         tasks: task type → number of records in all splits.
-        plan: the splits.
         escaped: numbers of escaped control markers (special tokens) in prompts and tool calls.
     """
     total = sum(tasks.values())
@@ -525,7 +521,6 @@ def _conversations(path: Path, prompt: str) -> Iterator[bytes]:
 
     Args:
         path: the JSON Lines file of the split.
-        prompt: the system prompt.
     """
     before = "[\n"
     with path.open(encoding="utf-8") as lines:

@@ -143,8 +143,6 @@ def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPl
     actions and elements, and for clicks outside the target.
 
     Args:
-        action: the action of the step.
-        row: provenance of the step.
         size: width and height of the image, pixels.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
@@ -178,8 +176,6 @@ def target_tolerance(
     large container.
 
     Args:
-        action: the action of the step.
-        row: provenance of the step.
         size: width and height of the image, pixels.
         settings: tolerances and their limits.
     """

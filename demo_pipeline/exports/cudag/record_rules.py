@@ -378,7 +378,6 @@ def picture_faults(
     Args:
         record: the record, which may be invalid.
         key: the key with the path of the image. Forbidden paths are reported elsewhere.
-        files: the files of the dataset.
         folder: the folder to which the path is relative: empty or `test/`.
     """
     name = picture_name(record, key)
@@ -449,7 +448,6 @@ def _coordinate_faults(calls: Sequence[object], metadata: _Metadata) -> Iterator
 
     Args:
         calls: the tool calls in order, as any JSON values.
-        metadata: the metadata of the record.
     """
     points = []
     for call in _acting(calls):

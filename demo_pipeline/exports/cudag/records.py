@@ -218,7 +218,6 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
     last action does.
 
     Args:
-        source: the trajectory.
         absolute: whether coordinates are pixels of the screenshot as the model resizes it (see
             `resized`) instead of RU.
     """

@@ -285,7 +285,6 @@ class _Validation:
         image with the same prompt must not be in two splits.
 
         Args:
-            here: place of the record.
             record: the record; its values may have any type.
             id_key: the key of the record's id.
             image_key: the key of the path of the record's image.
@@ -448,7 +447,6 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     """Yields the faults of a line of test/records.jsonl, and differences from its test.json entry.
 
     Args:
-        line: the line.
         test: the entry of test.json; None for an action without a test.
     """
     try:

@@ -1,7 +1,6 @@
 """Turns recorded demonstrations of people using computers into training data.
 
-In a notebook: `import demo_pipeline as dp; store = dp.load_store()`. The module `api` is imported
-only when one of its names is first used, so that importing the package is fast.
+In a notebook: `import demo_pipeline as dp; store = dp.load_store()`.
 """
 
 # Type checkers treat any variable named `TYPE_CHECKING` as true, so `typing` is not imported.
@@ -14,7 +13,7 @@ __version__ = "0.1.0"  # pyproject.toml reads the version from here
 
 
 def __getattr__(name: str) -> object:
-    """Returns a public name of `api`. Python calls this for names that the package lacks."""
+    """Returns a public name of `api`."""
     if name in __all__:
         from demo_pipeline import api  # noqa: PLC0415 - keeps the package fast to import
 

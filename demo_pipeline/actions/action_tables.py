@@ -25,11 +25,11 @@ ACCOUNTING_FILE = "ledger.parquet"
 
 # Flag for a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag for typing that follows other typing after a break. The typing before and after the break
-# becomes one step, unless the video shows that the screen changed during the break.
+# Flag for typing that follows other typing after a break. Both become one step unless the video
+# shows that the screen changed during the break.
 CONTINUED = "continued"
-# Additional flag if the break is long, and the text before it longer than a command. Then the
-# typing becomes one step unless the video shows that the screen was dark or locked in the break.
+# Additional flag after a long break and a text longer than a command. Both texts become one step
+# unless the video shows that the screen was dark or locked in the break.
 AFTER_LONG_REST = "after_long_rest"
 # Flag for typing whose text may be wrong, and for an Enter that may only have confirmed the
 # composition of an input method.

@@ -1,11 +1,7 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
-The stage repairs the events, groups them into actions, and writes two tables. actions.parquet has a
-row for each action. ledger.parquet, called the event accounting, has a row for each log line and
-names the bucket of the line.
-
-This module also finds the action with which the person may have stopped the recorder. Later,
-observation/ uses the video and the accessibility scans to check whether this action stopped the
+actions.parquet has a row for each action. ledger.parquet, called the event accounting, has a row
+for each log line. This module also finds the action with which the person may have stopped the
 recorder.
 """
 
@@ -63,13 +59,11 @@ from demo_pipeline.settings import ActionSettings
 STOP_SHORTCUT = "stop_shortcut"
 # Reason in ledger.parquet for the events of text that was typed and then erased.
 TYPED_AND_ERASED = "typed_and_erased"
-# Minimum number of modifiers in a shortcut that stops a recorder. A shortcut with fewer modifiers
-# could belong to any program.
+# Minimum number of modifiers in a shortcut that stops a recorder.
 STOP_MODIFIERS = 2
 # Keys that may stop a recorder even without modifiers.
 STOP_KEYS = frozenset({"pause", "printscreen", "scrolllock", "playpause", "nexttrack", "prevtrack"})
-# Longest distance in screen pixels that the pointer may move after a click and still count as
-# resting.
+# A pointer that moves at most 5 screen pixels after a click counts as resting.
 STILL_PX = 5.0
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "altgr", "win", "command", "fn"})
@@ -193,7 +187,6 @@ _MAX_ACTIONS = 10_000
 # `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Event types that never belong to an action → bucket, action index and reason in ledger.parquet.
-# The action index is always None, and the reason is always empty.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),
@@ -214,9 +207,8 @@ def build_actions(
     Args:
         events_folder: output of the `events` stage.
         out: the folder to write to.
-        platform: platform in meta.json, which decides the meaning of key names and the unit of
-            the wheel. If it is empty, the platform is inferred from the logged key names, if
-            they are unambiguous.
+        platform: platform in meta.json, which decides the meaning of key names and the unit of the
+            wheel. If empty, it is inferred from the logged key names.
         settings: the section `actions`.
         language: language and keyboard of the person, or None if unknown.
         log: input_log.jsonl, whose scans show the typed text. If it is None, no scan is read.
@@ -270,7 +262,7 @@ def _without_pauses(actions: Sequence[Action]) -> list[Action]:
 def _flag_border_runs(actions: Sequence[Action], inputs: Sequence[Input]) -> None:
     """Flags the actions before which the pointer moved along the border of the logged area.
 
-    These actions may have happened on another display, beyond this border.
+    These actions may have happened on another display.
     """
     border_events = after_border_runs(inputs)
     for action in actions:
@@ -377,8 +369,6 @@ def check_lines_of_actions(
     """Yields a problem for each action whose line numbers or position contradict its events.
 
     Args:
-        actions: actions of the recording.
-        events: the table of the `events` stage.
         scans: line numbers of the scans.
     """
     lines = events["event_index"].to_pylist()

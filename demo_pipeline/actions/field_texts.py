@@ -50,11 +50,10 @@ _FIELD_ROLES = frozenset(
         "section",
     }
 )
-# Role of labels in UI Automation. Other accessibility APIs give this role to fields.
+# Role of labels in UI Automation, but of fields in other accessibility APIs.
 _LABEL_ON_WINDOWS = "text"
 _MASKED = re.compile(r"[•●∙*⚫]+")
-# Replaces special spaces with a space, and removes carriage returns, object replacement characters
-# and zero-width spaces.
+# Replaces special spaces with a space, and removes other invisible characters.
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\r": None, "\ufffc": None, "\u200b": None})
 LONGEST_TEXT = 100_000  # maximum number of characters in a field; longer fields are left out
 
@@ -150,18 +149,13 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yields each field of a scan together with the same field of an earlier scan.
+        """Yields each field of a scan, preceded by the same field of an earlier scan or None.
 
         Fields with equal role, box and name count as the same field. If the earlier scan has no
         such field, a field with equal role and place is used.
 
         Args:
             before: the earlier scan, or None if there is no earlier scan.
-            after: the later scan.
-
-        Yields:
-            The field in the earlier scan, or None if the field is new, and the field in the later
-            scan.
         """
         by_box: dict[tuple[object, ...], Field] = {}
         by_place: dict[tuple[object, ...], Field] = {}

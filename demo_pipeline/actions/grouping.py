@@ -2,11 +2,8 @@
 
 Inputs first become gestures, such as a click or a typed character. Consecutive gestures then become
 an action: two clicks become a double click, and characters become typing. Taps of modifiers without
-effect and the recorder's stop shortcut are left out. `ActionSettings` has the limits of time and
-distance. The action types are those of OSWorld-Desktopd.
-
-keyboard.py builds the gestures of keys, typed_text.py builds the text of typing, and scrolls.py
-builds the scrolls. Later, observation/ uses the video to decide whether a pause was a wait.
+effect and the recorder's stop shortcut are left out. The action types are those of
+OSWorld-Desktopd.
 """
 
 from bisect import bisect_right
@@ -59,10 +56,9 @@ class _Press:
 
 
 class _PointerReader:
-    """Turns pointer and wheel events into gestures. The events must come in time order.
+    """Turns pointer and wheel events into gestures. Takes the events in time order.
 
     Args:
-        settings: the section `actions`.
         modifiers: tracks which modifiers are held.
         glides: whether the wheel events come from a touchpad. Events with a delta of 0 are then
             part of a scroll.
@@ -159,13 +155,9 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
     """Returns whether a click or drag belongs to the clicks before it, as in a double click.
 
-    The gesture must come soon after the last click and near the first click, with the left button
-    and the same modifiers.
-
     Args:
         clicks: the clicks before the gesture, in time order; at least one.
         gesture: the click or drag.
-        settings: the section `actions`.
     """
     last = clicks[-1]
     return (
@@ -190,8 +182,7 @@ _TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 class _Grouper:
     """Groups gestures into actions.
 
-    Further gestures may join the last group while the group is open. When the group is closed, its
-    gestures become one or more actions.
+    Further gestures may join the last group until the group is closed.
     """
 
     def __init__(self, settings: ActionSettings, reasons: dict[int, str], wheel: Wheel) -> None:
@@ -204,7 +195,7 @@ class _Grouper:
         self._actions: list[Action] = []
 
     def add(self, gesture: Gesture) -> None:
-        """Adds a gesture to the open group, or closes the group and begins another one."""
+        """Adds a gesture to the open group or to a new group."""
         if gesture.kind is GestureKind.UNKNOWN:
             self._interrupt(gesture)
             return
@@ -337,10 +328,9 @@ def _typing(part: TypedPart) -> Action:
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """Returns the action of a drag. The last gesture is the drag itself.
+    """Returns the action of a drag and of the clicks before the drag at the same place.
 
-    The gestures before the drag are clicks at the same place. For example, a double click that
-    turns into a drag selects text word by word.
+    For example, a double click that turns into a drag selects text word by word.
     """
     gesture = gestures[-1]
     action = _action("drag", gestures)
@@ -372,11 +362,10 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
     return action
 
 
-# Longest distance in screen pixels between the pointer and the place of a press at which the
-# pointer counts as arrived.
+# The pointer counts as arrived within 40 screen pixels of a press.
 ARRIVED_PX = 40.0
 # Longest time in milliseconds between the arrival and the press. A pointer that arrived earlier was
-# waiting, so its arrival does not end the pause before the press.
+# waiting.
 ARRIVED_MS = 1000
 
 
@@ -390,13 +379,12 @@ def pauses_between(
 
     A pause lasts from an input to the next input. If the pointer approaches the place of the next
     input, the pause ends when the approach begins. Other moves of the pointer neither begin nor end
-    a pause. Keys begin and end pauses even if they belong to no action.
+    a pause.
 
     Args:
         actions: actions in time order.
         inputs: all inputs of the log, in time order.
-        settings: the section `actions`. `pause_ms` and `pointer_rest_ms` are used; a rest of
-            `pointer_rest_ms` ends a movement of the pointer.
+        settings: the section `actions`.
         breaks: line numbers before which the clock was set, or at which the recorder withheld
             input. No pause contains such a line.
     """
@@ -437,10 +425,9 @@ def pauses_between(
 
 
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
-    """Returns the time at which the pointer began to approach a press, epoch milliseconds.
+    """Returns the time at which the pointer began to approach a press without resting, epoch ms.
 
-    During the approach, the pointer moves nearer and nearer to the press without resting. If there
-    is no approach, the time of the press is returned.
+    Returns the time of the press if there is no approach.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -478,8 +465,8 @@ class Segmentation:
             input method.
         layout_lines: line numbers of key presses whose characters were derived from the keyboard
             layout.
-        altgr_lines: line numbers of key presses with AltGr, on Windows only. Such key presses rule
-            out the US layout, which has no AltGr.
+        altgr_lines: line numbers of key presses with AltGr, on Windows only. The US layout has no
+            AltGr.
     """
 
     actions: list[Action]
@@ -505,12 +492,9 @@ def segment(
 
     Args:
         inputs: inputs in time order.
-        platform: platform of the recording.
-        settings: the section `actions`.
         keyboards: gives the keyboard layout at each line.
         clock_steps: line numbers before which the recorder's clock was set.
         withheld: line number and time (epoch ms) of each place where the recorder withheld input.
-            The effect of the withheld input is unknown.
         input_method: whether the person types with an input method.
     """
     wheel_inputs = [item for item in inputs if item.kind == EventType.MOUSEWHEEL]
@@ -594,9 +578,8 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
     """Merges taps of modifiers during a drag into the drag, and drops taps of Shift near typing.
 
     Args:
-        gestures: gestures in time order.
-        reasons: line number → the reason why the event belongs to no action. This function adds
-            the events of dropped taps.
+        reasons: line number → the reason why the event belongs to no action. Gains the events of
+            dropped taps.
     """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []
@@ -624,7 +607,6 @@ def _add_pre_moves(
     """Sets `pre_move_ms` of pointer actions, the time of the first move towards the press.
 
     The movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
-    `actions` must be in time order.
     """
     times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     run_starts: list[int] = []

@@ -1,8 +1,7 @@
 """Declares inputs and gestures, from which actions are built.
 
 An *input* is a logged event of the pointer, the wheel or the keyboard. A *gesture* is the smallest
-part of an action, such as the press of a button with its release. grouping.py and keyboard.py turn
-inputs into gestures, and grouping.py turns gestures into actions.
+part of an action, such as the press of a button with its release.
 """
 
 from collections.abc import Sequence
@@ -30,8 +29,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         index: line number in input_log.jsonl.
         time: time of the event, epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: position in screen pixels, or None if no position was logged. Some recorders log two
-            positions, one of them clamped to the main display. The unclamped position is used.
+        x, y: position in screen pixels, or None if no position was logged. If the recorder logged
+            two positions, this is the one that is not clamped to the main display.
         name: button or key name as logged.
         delta: delta of a wheel event, in the recorder's unit and sign.
         char: typed character as logged, or empty if the recorder logged no character.
@@ -131,7 +130,7 @@ class Gesture:
 
     Attributes:
         start, end: press and release, epoch milliseconds.
-        index: line number of the press; gestures are sorted by (start, index).
+        index: line number of the press.
         events: line numbers of all events of the gesture.
         modifiers: names of the modifiers held at the press, in the order of their presses.
         x, y: position of the press in screen pixels, or None if unknown.

@@ -1,9 +1,7 @@
 """Turns key events into gestures: characters, Backspaces and hotkeys.
 
-`ModifierTracker` follows modifiers, including AltGr and modifiers whose release is missing.
-`KeyboardReader` follows all other keys, Caps Lock, Num Lock and auto-repeat. `without_held_keys`
-drops the characters of keys that were held during a drag. For example, a drag with Space held moves
-the canvas in drawing programs. typed_text.py joins the characters into texts.
+Characters of keys that were held during a drag are dropped. For example, a drag with Space held
+moves the canvas in drawing programs.
 """
 
 import re
@@ -21,8 +19,7 @@ from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
-# Longest time for which a modifier without a release has an effect. Such a modifier modifies only
-# one press.
+# A modifier without a release affects one press within 1 s.
 STUCK_MS = 1000
 TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
 # Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.
@@ -51,7 +48,7 @@ class _HeldModifier:
 
 
 class ModifierTracker:
-    """Tracks which modifiers are held. Their events must come in time order.
+    """Tracks which modifiers are held, from their events in time order.
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
@@ -74,8 +71,7 @@ class ModifierTracker:
         """Adds the modifiers held at `time` to a gesture, and returns their names in press order.
 
         The events of a modifier become part of the first gesture that the modifier modifies. A
-        keyboard gesture then begins with the press of its first modifier. A pointer gesture still
-        begins with the press of the button.
+        keyboard gesture then begins with the press of its first modifier.
         """
         self.release_stuck(time)
         gesture.held_since = min((held.start for held in self._held.values()), default=0)
@@ -151,10 +147,7 @@ class ModifierTracker:
             self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """Turns modifiers that were held together into a tap if none of them modified anything.
-
-        This method is called when all modifiers are released.
-        """
+        """Turns modifiers that were held together into a tap if none of them modified anything."""
         chord = self._chord
         self._chord = []
         unused = [held for held in chord if not held.gestures]
@@ -182,8 +175,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     """Finds presses of modifiers without a release, and the last time at which each has an effect.
 
     A release is missing if the log ends without it, or if the same modifier is pressed again and
-    the second press does not come from auto-repeat. Auto-repeat is ruled out if another key was
-    pressed in between, or if more than `REPEAT_START_MS` passed.
+    the second press does not come from auto-repeat.
 
     Returns:
         Line of the keydown → time of the last effect, epoch milliseconds.
@@ -269,7 +261,7 @@ class _KeyPress:
     Attributes:
         pressed: time of the first keydown, epoch milliseconds.
         number: number of this key press in the log, counted from 1.
-        gesture: gesture to which the keyup will belong, or None if the press belongs to no action.
+        gesture: gesture that gets the keyup, or None if the press belongs to no action.
         gestures: gestures of the press and of its auto-repeats, in time order.
         last: time of the last keydown, epoch milliseconds.
         released: time of the keyup in epoch milliseconds, or None if there was no keyup so far.
@@ -286,7 +278,7 @@ class _KeyPress:
 
 
 class KeyboardReader:
-    """Turns keydown and keyup events into gestures. The events must come in time order.
+    """Turns keydown and keyup events into gestures. Takes the events in time order.
 
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
@@ -345,9 +337,8 @@ class KeyboardReader:
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
             # macOS logs a keydown when Caps Lock is switched on, and a keyup when Caps Lock is
-            # switched off. If another key was pressed in between, or if more time passed than a tap
-            # takes, the person tapped Caps Lock twice, and Caps Lock is off again. Otherwise both
-            # events may come from a single tap.
+            # switched off. Without another key in between, two events within the time of a tap may
+            # come from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps
@@ -360,8 +351,8 @@ class KeyboardReader:
     def _repeat(self, press: _KeyPress, key: Key, item: Input) -> None:
         """Reads a keydown from auto-repeat.
 
-        If auto-repeat makes the key act again, as with characters and arrow keys, the keydown
-        becomes a new gesture. Otherwise the keydown becomes part of the gesture of the press.
+        The keydown becomes a new gesture if the key acts again, as with characters and arrow keys.
+        Otherwise it becomes part of the gesture of the press.
         """
         press.last = item.time
         press.repeating = True
@@ -418,11 +409,7 @@ class KeyboardReader:
             self._alt_digits = []
 
     def _end_alt_code(self, item: Input) -> None:
-        """Turns the digits of an Alt code into a single character when Alt is released.
-
-        The gesture of the first digit becomes the gesture of the character, and gets the events of
-        all other digits.
-        """
+        """Turns the digits of an Alt code into a single character when Alt is released."""
         if not self._alt_digits:
             return
         gestures, digits = zip(*self._alt_digits, strict=True)
@@ -477,9 +464,8 @@ class KeyboardReader:
         """Sets the character of a gesture from the layout, joined with a preceding dead key.
 
         Args:
-            gesture: gesture of the key press.
             text: character of the key in the layout.
-            accent: accent of the dead key pressed before, or empty if there was no dead key.
+            accent: accent of the preceding dead key, or empty.
             altgr: whether AltGr is held.
         """
         gesture.by_layout = True
@@ -495,9 +481,8 @@ class KeyboardReader:
     def _is_logged_altgr(self, key: Key, item: Input, held: set[str]) -> bool:
         """Returns whether the logged character shows that Ctrl and Alt were AltGr on Windows.
 
-        Recorders log AltGr as LeftCtrl and RightAlt. On a slow remote desktop or a busy computer,
-        more than `ALTGR_WINDOW_MS` may pass between these two events, so the times of the events do
-        not always show that they are AltGr.
+        On a slow remote desktop or a busy computer, more than `ALTGR_WINDOW_MS` may pass between
+        LeftCtrl and RightAlt, so their times do not always show that they are AltGr.
         """
         if self._platform != "windows" or not item.char or not {"ctrl", "alt"} <= held:
             return False
@@ -535,8 +520,7 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
     """Flags typing around an unknown key as doubtful, because the key may have typed a character.
 
-    `gestures` are in time order. The flagged typing ends at the next gesture that is neither typing
-    nor an unknown key.
+    The flagged typing ends at the next gesture that is neither typing nor an unknown key.
     """
     typing: list[Gesture] = []
     is_doubtful = False
@@ -563,13 +547,12 @@ def without_held_keys(
 
     A key was held for a drag if it was down during the whole drag, or if it auto-repeated during
     the drag. If a button was held without dragging, only the characters of auto-repeat are left
-    out. The first character stays, because the person may have typed it.
+    out.
 
     Args:
-        gestures: gestures in time order.
         holds: presses of keys that typed characters.
-        reasons: line number → the reason why the event belongs to no action. This function adds
-            the events of the characters that it leaves out.
+        reasons: line number → the reason why the event belongs to no action. Gains the events of
+            the characters that are left out.
     """
     presses: dict[str, list[Gesture]] = {}
     drags: dict[str, list[Gesture]] = {}
@@ -600,10 +583,7 @@ def without_held_keys(
 
 
 def _presses_around(gesture: Gesture, by_button: Iterable[Sequence[Gesture]]) -> list[Gesture]:
-    """Returns the presses of the buttons that were held when a gesture began.
-
-    `by_button` has the presses of each button in time order.
-    """
+    """Returns the presses of the buttons that were held when a gesture began."""
     around: list[Gesture] = []
     for presses in by_button:
         begun = bisect_right(presses, gesture.start, key=_start)
@@ -613,10 +593,7 @@ def _presses_around(gesture: Gesture, by_button: Iterable[Sequence[Gesture]]) ->
 
 
 def _drags_within(hold: _KeyPress, by_button: Iterable[Sequence[Gesture]]) -> list[Gesture]:
-    """Returns, for each button, the first drag that began and ended while a key was down.
-
-    `by_button` has the drags of each button in time order.
-    """
+    """Returns, for each button, the first drag that began and ended while a key was down."""
     if hold.released is None:
         return []
     within: list[Gesture] = []

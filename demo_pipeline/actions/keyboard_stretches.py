@@ -1,7 +1,6 @@
 """Divides a recording into stretches, each with a single keyboard layout.
 
-A stretch ends where the person may have switched the layout or the input method. text_evidence.py
-decides which layout each stretch has.
+A stretch ends where the person may have switched the layout or the input method.
 """
 
 from bisect import bisect_right
@@ -117,7 +116,6 @@ def switch_lines(
 
     Args:
         gestures: keyboard gestures, including taps of modifiers.
-        inputs: inputs of the log.
         platform: platform of the recording, which decides the meaning of key codes.
         input_method: whether the person types with an input method, which a tap of Shift switches.
     """

@@ -1,7 +1,6 @@
 """Recognises text that may be Pinyin, which an input method turns into Chinese characters.
 
-When a person types with an input method, the log contains Latin letters. This module is needed only
-if neither the locale nor an accessibility scan shows the language of the person.
+Used only if neither the locale nor an accessibility scan shows the language of the person.
 """
 
 import re

@@ -1,15 +1,13 @@
 """Repairs known faults of recorders in the inputs of a log.
 
-Each pass takes inputs in time order, returns the remaining inputs, and records its changes in
-`Repairs`. The passes drop the copies of events that several input hooks logged, and presses of
-modifiers that never happened. They also separate two Shift keys with the same name, and fill in
-missing positions.
-keyboard.py and grouping.py handle missing releases, because they know the effect of the press.
+The passes drop copies of events and presses of modifiers that never happened, separate two Shift
+keys with the same name, and fill in missing positions. Each pass takes inputs in time order,
+returns the remaining inputs, and records its changes in `Repairs`.
 
 Some recorders clamp every position to the main display. While the pointer is on another display,
 the logged positions run along the border of the main display. The same happens when a person pushes
 the pointer against the border of a single screen. `after_border_runs` finds the presses after such
-motion. Later, observation/ uses the video to decide whether these presses were on another display.
+motion.
 """
 
 from collections import Counter
@@ -24,15 +22,13 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Recorders with several input hooks log each event several times. The number of times is called the
-# factor. Equal events that follow each other closely form a group. The factor is n if the sizes of
-# at least 80 % of all groups are multiples of n.
+# Recorders with n input hooks log each event n times. A factor n is accepted if at least 80 % of the
+# groups of equal events have a size that is a multiple of n.
 MIN_FACTOR_SHARE = 0.8
 # Minimum number of groups of equal events that decide the factor of a kind of events. With fewer
 # groups, other kinds of events decide the factor.
 MIN_GROUPS = 3
-# If hooks log each event several times, a copy comes at most three times `window_ms` after its
-# event.
+# A copy of an event comes at most three times `window_ms` after the event.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
@@ -74,15 +70,13 @@ class _Group:
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Drops the copies of events that several input hooks logged.
 
-    Each kind of event has a factor: the number of times that the hooks logged each event. The
-    factor is derived from the number of equal events within `window_ms`. If a kind has too few
-    events, the other kinds decide its factor.
+    The number of copies is derived from the number of equal events within `window_ms`, for each
+    kind of event.
 
-    Some events are copies even if the factor is 1, because no person is that fast: a second press
-    of a button without a release in between, and a second release without a press in between. A
-    second press of a key may also be an auto-repeat with a wrong time, because the recorder
-    stalled. A second press of a key counts as a copy only if key releases were logged twice as
-    well, either in the whole recording or at the end of this press.
+    A second press of a button without a release in between, and a second release without a press in
+    between, are always copies, because no person is that fast. A second press of a key may also be
+    an auto-repeat. It counts as a copy only if key releases were logged twice as well, either in
+    the whole recording or at the end of this press.
 
     Args:
         inputs: inputs in time order.
@@ -126,10 +120,9 @@ def _identity(item: Input) -> Hashable:
 def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
     """Returns how many times the hooks logged each event (the factor), for each kind of event.
 
-    `sizes` is the result of `_group_sizes`. Key presses that were logged twice prove nothing,
-    because a stalled recorder gives all auto-repeats the same time. The factor of key presses is
-    used only if key releases were logged several times too. If there are too few releases, all
-    other kinds of events decide.
+    `sizes` is the result of `_group_sizes`. The factor of key presses is used only if key releases
+    were logged several times too, because a stalled recorder gives all auto-repeats the same time.
+    If there are too few releases, the other kinds of events decide.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()
@@ -195,7 +188,7 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """Returns how many times the hooks logged each event of a kind, judging by its groups.
+    """Returns how many times the hooks logged each event of a kind.
 
     Returns None if there are too few groups, or if the groups disagree. `sizes` maps the size of a
     group to the number of such groups.
@@ -212,11 +205,10 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag for an action after motion along the border of the logged area
-# Minimum duration (milliseconds) and distance (units of the log) of motion along the border. Motion
-# counts if it reaches either limit. The limits were tested with simulated approaches of the pointer
-# to a target, 4,000 of each kind. Motion counted in 0.03 % of the approaches if the target was on
-# the border, and in 99.98 % if the target was at least 20 pixels beyond the border. Motion counted
-# in 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
+# Motion along the border counts from this duration (milliseconds) or distance (units of the log).
+# Measured with 4,000 simulated approaches of each kind: motion counted in 0.03 % if the target was
+# on the border, in 99.98 % if the target was at least 20 pixels beyond the border, and in 18 % if
+# the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
 _REST_MS = 100  # the pointer rested if more time passed between two of its logged positions
@@ -225,8 +217,7 @@ _REST_MS = 100  # the pointer rested if more time passed between two of its logg
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     """Returns the lines of presses, releases and wheel events that follow motion along a border.
 
-    The borders are x = 0, y = 0, and the largest x and y of the log. If the log has a negative x or
-    y, the recorder does not clamp this coordinate at 0, so there is no border at 0.
+    The borders are the largest x and y of the log, and 0 for a coordinate that is never negative.
 
     Args:
         inputs: inputs in time order, after `fill_positions`.
@@ -264,10 +255,9 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns the index of the first input at which the pointer had moved enough along a border.
+    """Returns the index of the first input by which the pointer had moved far or long enough.
 
-    Returns the length of `run` if the pointer never moved enough. `_MOVED_MS` and `_MOVED_UNITS`
-    are the limits.
+    Returns the length of `run` if the pointer never moved enough.
 
     Args:
         run: consecutive inputs on the border.
@@ -292,8 +282,7 @@ def _point(item: Input) -> tuple[float, float]:
 # or if the next position is more than `DRAG_JUMP_PX` screen pixels away.
 DRAG_HOLD_MS = 200
 DRAG_JUMP_PX = 50.0
-# Platforms whose recorders log no moves while a button is held. An unknown platform, written as an
-# empty string, may be macOS.
+# Platforms whose recorders log no moves while a button is held; "" is an unknown platform.
 _PLATFORMS_WITHOUT_DRAG_MOVES = frozenset({"macos", ""})
 _WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
 _PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHEEL})
@@ -304,7 +293,7 @@ _OTHER_SHIFT = "RightShift"
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
-    """Repairs the inputs of a log with all passes, in the order that their dependencies require.
+    """Repairs the inputs of a log with all passes.
 
     Returns:
         The repaired inputs in time order, and the changes.
@@ -323,8 +312,7 @@ def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
     """Joins the two halves of an emoji in the first key press, and drops the second key press.
 
     Windows sends a character above U+FFFF as two key presses, one for each UTF-16 unit, with no
-    other key in between. If hooks log every event twice, both copies of the first half come before
-    both copies of the second half.
+    other key in between.
     """
     joined: dict[int, Input] = {}
     first_halves: list[Input] = []
@@ -346,11 +334,8 @@ def join_emoji_halves(inputs: list[Input], repairs: Repairs) -> list[Input]:
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Drops logged presses of modifiers that never happened.
 
-    Some recorders log the copy of a release as a press, so that the modifier seems to be held until
-    the end of the log. Such a press comes within `window_ms` after the release and has no release
-    of its own. A real press may also come that soon, because recorders log both Shift keys of
-    Windows with the same name, or because a program pressed the keys. But a real press has a
-    release.
+    Some recorders log the copy of a release as a press. Such a press comes within `window_ms` after
+    the release and has no release of its own.
     """
     released = _released_presses(inputs, window_ms)
     ups: dict[str, int] = {}
@@ -369,8 +354,7 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
 def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     """Returns the lines of key presses that have a release of their own.
 
-    Copies of the press may come before the release. A release within `window_ms` belongs to the
-    press only if another key or button was pressed, or the wheel was turned, in between. Otherwise
+    A release within `window_ms` counts only after another press or turn of the wheel. Otherwise
     this release is a late copy of an earlier release.
     """
     released: set[int] = set()
@@ -392,13 +376,11 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     return released
 
 
-# Platforms on which recorders log some releases of modifiers as presses, because these recorders
-# derive the events of modifiers from flags.
+# Platforms on which recorders log some releases of modifiers as presses.
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
 # Longest time between two presses of a key in auto-repeat. People press keys more slowly.
 _REPEAT_MS = 150
-# Longest time for which a modifier is held. If a modifier seems to be held for longer, its release
-# is missing in the log.
+# If a modifier seems to be held for longer, its release is missing in the log.
 _LONGEST_HOLD_MS = 10_000
 
 
@@ -442,9 +424,8 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
     """Renames the second of two held Shift keys, because Windows recorders log both as `Shift`.
 
-    Two presses followed by two releases come from two keys. If both keys had the same name, the
-    first release would end both presses, and the characters before the second release would lose
-    their Shift.
+    Otherwise, the first release would end both presses, and the characters before the second
+    release would lose their Shift.
     """
     shifts: list[int] = []
     for position, item in enumerate(inputs):
@@ -476,11 +457,9 @@ def fill_positions(
 ) -> list[Input]:
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    The added position is the last logged position. Before the first logged position, the next
-    logged position is used.
-
-    Recorders on macOS log no moves while a button is held. On macOS, a release therefore gets the
-    next logged position if the press was a drag (see `_drag_end`). Such a drag has no path.
+    The added position is the last logged position or, before the first, the next. On macOS, where
+    recorders log no moves while a button is held, the release of a drag gets the next logged
+    position.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []
@@ -525,16 +504,14 @@ def _drag_end(
 
     Returns None if no pointer event with a position precedes or follows the release.
 
-    This function is for platforms whose recorders log no moves while a button is held. The press
-    was a drag if the next position is beyond the click radius, and if the press was long or the
-    distance is large. The release then has the next position.
+    For platforms whose recorders log no moves while a button is held. The release has the next
+    position if the press was a drag.
 
     Args:
         release: the mouseup event.
         following: the next pointer event with a position, or None if none follows.
         press: the mousedown event of the same button, or None if it is missing.
         pointer: the last pointer event with a position before the release, or None.
-        settings: the section `actions`.
     """
     if pointer is None or press is None or pointer.index != press.index:
         return pointer or following

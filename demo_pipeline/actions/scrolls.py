@@ -3,17 +3,15 @@
 Recorders write wheel deltas in three units, and with either sign for scrolling down. The direction
 of a scroll is found in three steps:
 
-1. `read_wheel` derives a rule for unit and sign from the platform, the settings and all deltas of a
-   recording.
+1. `read_wheel` derives unit and sign from the platform, the settings and all deltas of a recording
+   (the rule by unit).
 2. `count_votes` counts for how many scrolls the video shows each sign.
-3. `scroll_direction` returns the direction that the video shows. If the video shows no direction,
-   the rule decides.
+3. `scroll_direction` returns the direction that the video shows, or else the direction under the
+   rule by unit.
 
 A list of similar lines may seem to move the wrong way in the video. Therefore, a single scroll
-cannot overrule the rule. If a single scroll contradicts the rule, the direction of the scroll is
-unknown (`is_sign_doubtful`). If the deltas may be in either of two units, only the video shows
-which unit is right (`video_unit`). observation/frames/scroll_motion.py measures how content moves
-in the video.
+cannot overrule the rule by unit, but its direction is then unknown (`is_sign_doubtful`). If the
+deltas may be in either of two units, only the video shows which unit is right (`video_unit`).
 """
 
 from collections import Counter
@@ -28,22 +26,21 @@ from demo_pipeline.actions.inputs import Gesture, GestureKind, Input, distance
 from demo_pipeline.settings import ActionSettings
 
 UNITS_PER_NOTCH = 120  # delta of a whole notch, called WHEEL_DELTA on Windows
-# Deltas of a single step of the wheel. The first value is a whole notch, and the other values are
-# the finer steps of some wheels. All values divide 120.
+# Deltas of a single step of the wheel: a whole notch, and the finer steps of some wheels.
 PARTS_OF_A_NOTCH = (120, 60, 40, 30, 24, 20, 15, 12, 10)
 FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel spins freely
 # If the deltas of a scroll add up to more than 30, they count 120ths of a notch. Few scrolls have
-# more than 30 notches. Most touchpad scrolls have a larger sum in 120ths of a notch.
+# more than 30 notches.
 MANY_NOTCHES = 30
-# Minimum number of scrolls of a recording. With fewer scrolls, the unit of the wheel is uncertain.
+# With fewer scrolls in a recording, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
-# Minimum share of scrolls that must agree on the sign of the wheel. Also the minimum share of the
-# frames with motion that must agree on the direction of a scroll.
+# Minimum share of scrolls that must agree on the sign of the wheel, and of frames with motion that
+# must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
-# The video overrules the rule only if it shows the direction of at least two scrolls, because a
-# single scroll may seem to go the wrong way.
+# The video overrules the rule by unit only if it shows the direction of at least two scrolls,
+# because a single scroll may seem to go the wrong way.
 MIN_VOTES_AGAINST_RULE = 2
 # Minimum number of frames that must show the motion of a horizontal scroll. A single frame
 # may seem to move the wrong way.
@@ -85,8 +82,7 @@ class _WheelRule:
     def remainder(self, delta_sum: float) -> float:
         """Returns the exact number of notches minus the whole number that `notches` returns.
 
-        Both numbers have the sign of `delta_sum`. Their difference is at most half a notch, unless
-        the scroll has more than `MAX_NOTCHES`.
+        At most half a notch, unless the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
@@ -98,8 +94,8 @@ class Wheel:
 
     Attributes:
         rule: rule for scrolls whose unit is certain.
-        either: rule for scrolls whose unit is unclear (see `is_unclear`). The rule assumes notches
-            until the video decides.
+        either: rule for scrolls whose unit is unclear (see `is_unclear`). Assumes notches until the
+            video decides.
         glides: whether the deltas come from a touchpad. Deltas of 0 are then phases of a gesture,
             and scrolls have momentum.
         unclear: whether the unit is unclear for all scrolls of the recording.
@@ -132,7 +128,7 @@ class WheelVote:
         agreeing: number of votes for the more frequent sign.
         sideways: action index → direction, for scrolls whose content moved horizontally.
         unclear: action index → direction and unit, for scrolls whose unit is unclear in the log. A
-            scroll is left out if it is the only one that contradicts the usual sign of its unit.
+            lone scroll that contradicts the usual sign of its unit is left out.
     """
 
     positive: Vertical | None = None
@@ -150,7 +146,7 @@ class ScrollEvidence:
         action_index: index of the action that is the scroll.
         delta_sum: sum of the logged deltas, never 0.
         content_moves: direction in which the content moved → number of frames.
-        pixels: number of video pixels by which the content moved in all these frames together.
+        pixels: video pixels by which the content moved in total.
         unclear: whether the unit of the deltas is unclear in the log.
     """
 
@@ -164,8 +160,7 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    The function is its own inverse: if `positive` is the direction in which `delta` scrolls, the
-    result is the direction in which a positive delta scrolls.
+    The function is its own inverse.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
@@ -174,14 +169,13 @@ def direction_of(delta: float, positive: Vertical) -> Vertical:
 def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) -> Wheel:
     """Finds unit and sign of the wheel deltas of a recording.
 
-    The first of these cases that applies decides:
+    The first case that applies decides:
 
     - On macOS, deltas are pixels, and positive deltas scroll up, unless all deltas are multiples of
       120.
     - If any delta is too large for a number of notches, the unit is 120 per notch, as documented,
       and positive deltas scroll down.
     - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
-      Recorders that divide by 120 write such deltas.
     - If the deltas of any scroll add up to too many notches, the unit is 120 per notch.
     - In all other cases, the unit is unclear.
 
@@ -241,14 +235,11 @@ def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
 def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
-    At least `MIN_VOTE_SHARE` of the frames with motion must agree. For a horizontal scroll, all
-    frames with motion must agree, at least `MIN_SIDEWAYS_FRAMES` of them.
+    Returns None without motion, or if less than `MIN_VOTE_SHARE` of the frames with motion agree.
+    For a horizontal scroll, all of at least `MIN_SIDEWAYS_FRAMES` frames must agree.
 
     Args:
         content_moves: direction in which the content moved → number of frames.
-
-    Returns:
-        The direction, or None if no frame shows motion, or if too few frames agree.
     """
     if not content_moves:
         return None
@@ -260,19 +251,18 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# Minimum number of video pixels by which the content moves for a delta of 1 if the unit is a notch.
-# A notch moves the content by three lines, which are 48 to 120 pixels, but the frames may show only
-# a part of the motion.
+# If the unit is a notch, a delta of 1 moves the content by at least this many video pixels. A notch
+# moves 48 to 120 pixels (three lines), but the frames may show only a part of the motion.
 _LEAST_OF_A_NOTCH = 6.0
-# Maximum number of video pixels by which the content moves for a delta of 1 if the unit is a 120th
-# of a notch. A 120th of a notch moves the content by at most one pixel.
+# If the unit is a 120th of a notch, a delta of 1 moves the content by at most this many video
+# pixels. A 120th of a notch moves at most one pixel.
 _MOST_OF_A_PART = 3.0
 
 
 def video_unit(pixels: float) -> VideoUnit | None:
     """Returns the unit of deltas, or None if the motion of the content does not show the unit.
 
-    `pixels` is the number of video pixels by which the content moved for each unit of the delta.
+    `pixels` is the motion of the content in video pixels for each unit of the delta.
     """
     if pixels >= _LEAST_OF_A_NOTCH:
         return "notch"
@@ -290,8 +280,8 @@ def video_notches(delta_sum: float, unit: VideoUnit | None) -> int:
 def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     """Lets the scrolls of a recording vote for the direction of positive deltas.
 
-    A scroll votes if its content moved vertically in the video. At least `MIN_VOTE_SHARE` of the
-    votes must agree. A scroll whose unit is unclear does not vote, because its sign is unclear too.
+    A scroll votes if its content moved vertically in the video and its unit is clear. At least
+    `MIN_VOTE_SHARE` of the votes must agree.
     """
     signs: Counter[Vertical] = Counter()
     sideways: dict[int, Horizontal] = {}
@@ -349,15 +339,10 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
-    """Returns whether the video contradicts the direction of a scroll according to the rule.
+    """Returns whether the video contradicts the direction of a scroll under the rule by unit.
 
     Returns None if the video does not show the sign, or if only a single scroll contradicts the
     rule.
-
-    Args:
-        delta_sum: sum of the logged deltas of the scroll.
-        rule_direction: direction of the scroll according to the rule.
-        vote: evidence of all scrolls of the recording.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
@@ -367,8 +352,7 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The direction is unknown if the video contradicts the rule, but shows the direction of only one
-    scroll of the recording.
+    The video then contradicts the rule by unit, but shows the direction of no other scroll.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -389,17 +373,15 @@ def scroll_direction(
     method: str | None,
     vote: WheelVote,
 ) -> Direction | None:
-    """Returns the direction that the video shows for a scroll, or None if the rule decides.
+    """Returns the direction that the video shows for a scroll, or None if the rule by unit decides.
 
     If the content of the scroll moved horizontally, this motion decides. Otherwise, the direction
     follows from the sign on which the scrolls of the recording agree.
 
     Args:
-        action_index: index of the action that is the scroll.
         delta_sum: sum of the logged deltas.
-        rule_direction: direction according to the rule.
+        rule_direction: direction according to the rule by unit.
         method: `wheel_method` of the scroll. A sign from the settings (`override`) always decides.
-        vote: evidence of all scrolls of the recording.
     """
     if method == OVERRIDE:
         return None
@@ -456,8 +438,8 @@ class _DirectionPart:
     def absorbs(self, run: "_DirectionPart") -> bool:
         """Adds the events of `run` if they belong to the same scroll, and returns whether they do.
 
-        The events of `run` come after the events of this part. They belong to another scroll if
-        they go in the opposite direction and both parts have at least half a notch.
+        The events of `run` come later. They belong to another scroll if they go in the opposite
+        direction and both parts have at least half a notch.
         """
         is_small = not self.rule.notches(self.total) or not self.rule.notches(run.total)
         if not is_small and (self.total > 0) != (run.total > 0):
@@ -475,16 +457,13 @@ def join_scrolls(
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 
     Args:
-        gestures: gestures in time order.
-        settings: the section `actions`.
-        reasons: line number → the reason why the event belongs to no action. This function adds
-            the wheel events that belong to no scroll.
+        reasons: line number → the reason why the event belongs to no action. Gains the wheel events
+            that belong to no scroll.
         wheel: unit and sign of the deltas.
 
     Returns:
         All gestures in time order, and the number of notches that no action contains, with the sign
-        of the logged deltas. These notches are lost by rounding, or come from wheel events that
-        together have less than half a notch.
+        of the logged deltas.
     """
     scrolls: list[Gesture] = []
     remainder = 0.0
@@ -520,14 +499,12 @@ def _bursts(
     """Divides the wheel events of a recording into bursts.
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
-    move of the pointer. A burst of less than half a notch is too small for an action, so breaks
-    shorter than `pause_ms` do not end such a burst.
+    move of the pointer. Breaks shorter than `pause_ms` do not end a burst of less than half a
+    notch, which is too small for an action.
 
     Args:
-        gestures: gestures in time order.
-        settings: the section `actions`.
-        reasons: line number → the reason why the event belongs to no action. This function adds
-            the events with a delta of 0 that belong to no burst.
+        reasons: line number → the reason why the event belongs to no action. Gains the events with
+            a delta of 0 that belong to no burst.
         wheel: unit and sign of the deltas.
     """
     bursts: list[_Burst] = []
@@ -572,10 +549,7 @@ def _bursts(
 
 
 def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
-    """Returns whether a wheel event comes from the momentum of a touchpad and continues a burst.
-
-    With momentum, the content scrolls on even while the person does something else.
-    """
+    """Returns whether a wheel event comes from the momentum of a touchpad and continues a burst."""
     last = burst.turns[-1]
     is_same_direction = (gesture.delta > 0) == (last.delta > 0)
     is_slower = abs(gesture.delta) <= abs(last.delta)
@@ -584,10 +558,7 @@ def _is_momentum(burst: _Burst, gesture: Gesture) -> bool:
 
 
 def _directions(turns: list[Gesture], rule: _WheelRule) -> list[list[Gesture]]:
-    """Splits the wheel events of a burst where their direction reverses.
-
-    Events of less than half a notch do not reverse the direction.
-    """
+    """Splits the wheel events of a burst where they reverse by at least half a notch."""
     parts: list[_DirectionPart] = []
     for _, in_one_direction in groupby(turns, key=lambda turn: turn.delta > 0):
         run = list(in_one_direction)

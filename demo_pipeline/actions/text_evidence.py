@@ -1,15 +1,14 @@
 """Compares typed texts with the accessibility scans, and decides the keyboard layout.
 
-The log only says which keys were pressed. The text depends on the keyboard layout, on Caps Lock and
-Num Lock, and on the input method. The scans show the text in its field. Therefore, the scans decide
-the layout, and the evidence for each text is rated:
+The log only says which keys were pressed, but the scans show the text in its field. The evidence
+for each typed text is rated:
 
 - *confirmed*: one of the next scans shows that a field gained the text.
 - *contradicted*: the only field that changed gained another text.
 - *unseen*: the scans neither confirm nor contradict the text.
 
-A text that an input method wrote cannot be derived from the keys. Such a text is taken from the
-field. A text that may be wrong is flagged as doubtful.
+A text that an input method wrote is taken from the field. A text that may be wrong is flagged as
+doubtful.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +34,11 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 # Number of scans after the typing that are searched for the text. Three scans take 3 to 12 s,
 # because recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-# Minimum number of characters with which a typed text is searched for inside a longer text that a
-# field gained. A shorter typed text must be equal to the gained text.
+# A typed text with fewer characters must equal the text that a field gained. A longer typed text
+# may be a part of the gained text.
 SHORTEST_SOUGHT = 3
-# Maximum number of characters for each typing event in a text that an input method may have
-# written. Real input methods write fewer.
+# Maximum number of characters that an input method may write for each typing event. Real input
+# methods write fewer.
 MOST_GAINED = 4
 # Reason in ledger.parquet for an Enter that only ended the composition of an input method.
 COMPOSITION = "composition"
@@ -73,11 +72,11 @@ class TypingLanguage:
     Attributes:
         keyboard: keyboard according to the setting `actions.keyboard_layout` or to meta.json.
         certain: whether the setting or the recorder names the layout. If so, no other layout is
-            tried, except in parts of the recording after the person may have switched the layout.
+            tried until the person may have switched the layout.
         input_method: language that is typed with an input method, one of `zh`, `zh-TW`, `ja`, `ko`
             and `vi`. Empty if the language needs no input method.
-        accents: whether the language may have accents although the layout is the US layout. People
-            then type accents with the layout `us-intl`.
+        accents: whether the language may have accents although the layout is US, so that people may
+            use `us-intl`.
         unknown: whether the language is unknown.
     """
 
@@ -91,12 +90,11 @@ class TypingLanguage:
 def typing_language(
     setting: str, usual: str | None, locale: str = "", *, named: bool = False
 ) -> TypingLanguage:
-    """Returns the language and the keyboard of the person of a recording.
+    """Returns the language and the keyboard of the person.
 
     Args:
         setting: value of the setting `actions.keyboard_layout`.
         usual: layout according to meta.json, see `Meta.usual_layout`.
-        locale: locale in meta.json.
         named: whether the recorder wrote the layout into meta.json.
     """
     keyboard = keyboard_of(setting, usual)
@@ -118,10 +116,9 @@ class ChosenLayout:
     Attributes:
         first_line: first line of the stretch in the log.
         layout: a name in `LAYOUTS`.
-        reason: why the layout was chosen. `confirmed` means that scans confirm a text, `named` that
-            the setting or the recorder names the layout, and `meta` that the layout is usual for
-            the locale. `unknown` means that the layout of the locale is unknown, or that the person
-            may have switched to a layout that no scan shows.
+        reason: why the layout was chosen: scans confirm a text (`confirmed`), the setting or the
+            recorder names the layout (`named`), the layout is usual for the locale (`meta`), or
+            `unknown`.
         confirmed: number of texts of the stretch that scans confirm.
         locks: unusual states of Caps Lock and Num Lock before the recording began.
     """
@@ -149,10 +146,9 @@ class TextWitness:
         self._confirmed: dict[tuple[str, int, int], int | None] = {}
 
     def confirming_scan(self, action: Action) -> int | None:
-        """Returns the line of the scan that confirms the text of a typing action.
+        """Returns the line of the first scan in which a field has gained the typed text.
 
-        The scan is the first of the next `SCANS_AFTER` scans in which a field has gained the text.
-        Returns None if no field has gained the text in these scans.
+        Returns None if no field gains the text in the next `SCANS_AFTER` scans.
         """
         key = (action.text or "", action.press_ms, action.end_ms)
         if key not in self._confirmed:
@@ -174,19 +170,15 @@ class TextWitness:
     def gain(
         self, number: int, actions: Sequence[Action], *, ends_composition: bool
     ) -> _Gain | None:
-        """Returns the text that a field gained by a typing action.
+        """Returns the text that a field gained by a typing action and its scan, or None if unknown.
 
         The last scan before the action is compared with the first scan after the action. Exactly
         one field must have changed between these scans, and no other action may have changed it.
 
         Args:
             number: index of the action in `actions`.
-            actions: actions of the recording.
             ends_composition: whether the next action is an Enter that only ends the composition of
                 an input method.
-
-        Returns:
-            The gained text and its scan, or None if the gained text is unknown.
         """
         action = actions[number]
         before = self._fields.before(action.press_ms)
@@ -212,9 +204,8 @@ class TextWitness:
     def _only_edit(self, before: LoggedScan, after: LoggedScan) -> tuple[Field, Edit] | None:
         """Returns the only field whose text changed between two scans, and the change.
 
-        Several elements that gained the same text count as one field, because they may show the
-        same field. Returns None if no field changed, if several fields changed, or if a new field
-        with a text has the focus.
+        Several elements that gained the same text count as one field. Returns None if no field
+        changed, if several fields changed, or if a new field with a text has the focus.
         """
         edits: list[tuple[Field, Edit]] = []
         gained_texts: set[str] = set()
@@ -266,8 +257,8 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 def contradicts(gained: str, typed: str) -> bool:
     """Returns whether a field gained a text that typing `typed` cannot explain.
 
-    Differences in number format, date format and case do not count as a contradiction. A text that
-    the field completed or shortened does not count either.
+    Differences in number format, date format and case are no contradiction, nor is a text that the
+    field completed or shortened.
     """
     field = gained.translate(_FORMATTING).casefold()
     keys = typed.translate(_FORMATTING).casefold()
@@ -280,8 +271,7 @@ class TextReader:
     """Uses the scans to choose the keyboard layouts of a recording and to rate each typed text.
 
     Attributes:
-        layouts: the layout of each stretch of the recording, with the reason. `read` sets this
-            attribute.
+        layouts: the layout of each stretch of the recording, with the reason. Set by `read`.
     """
 
     def __init__(
@@ -295,7 +285,6 @@ class TextReader:
         """Creates a reader for a recording.
 
         Args:
-            language: language and keyboard of the person.
             segment: builds the actions of the recording with the given keyboards.
             witness: searches for texts in the scans.
             keypad: whether a key of the keypad was pressed, so that Num Lock matters.
@@ -325,20 +314,14 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """Returns the actions as if all stretches had this layout and these lock states.
-
-        The result is cached.
-        """
+        """Returns the actions as if all stretches had this layout and these lock states."""
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns, for each stretch, the number of characters that scans confirm with a layout.
-
-        The result is cached.
-        """
+        """Returns, for each stretch, the number of characters that scans confirm with a layout."""
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):
@@ -351,8 +334,8 @@ class TextReader:
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
         """Chooses a layout for each stretch, so that scans confirm as many characters as possible.
 
-        The usual layout comes from the settings or from meta.json, and is chosen if no layout is
-        better. `usual` contains the actions of the recording with the usual layout.
+        `usual` contains the actions with the layout in the settings or meta.json. That layout is
+        chosen if no layout is better.
         """
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches
@@ -378,10 +361,7 @@ class TextReader:
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether a text shows that the layout is right.
-
-        The text must have no unknown keys, and a scan must confirm the text.
-        """
+        """Returns whether a scan confirms a text without unknown keys, and so the layout."""
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 
@@ -431,10 +411,9 @@ class TextReader:
     def _composition_enter(self, number: int, actions: Sequence[Action]) -> Action | None:
         """Returns the Enter after a text if it only ends the composition of an input method.
 
-        Returns None if no Enter follows, or if the Enter has an effect of its own. Enter ends
-        Japanese and Bopomofo compositions. A space or a digit ends a Pinyin composition, so an
-        Enter after a space or a digit has an effect of its own. In Korean, every Enter has an
-        effect of its own.
+        Enter ends Japanese and Bopomofo compositions, and Pinyin compositions that no space or
+        digit has ended. In Korean, every Enter has an effect of its own. Returns None if there is
+        no such Enter.
         """
         if number + 1 >= len(actions) or actions[number + 1].keys != _ENTER:
             return None
@@ -447,7 +426,7 @@ class TextReader:
     ) -> None:
         """Flags texts that may be wrong, and removes the flag where scans confirm the keyboard.
 
-        `from_field` contains the indexes of the actions whose text is taken from a field.
+        `from_field` has the indexes of actions whose text is taken from a field.
         """
         support = _Support(result.actions, keyboards, from_field)
         for number, action in enumerate(result.actions):
@@ -480,7 +459,7 @@ class TextReader:
     ) -> bool:
         """Returns whether a text that no scan shows may be wrong.
 
-        Such a text may be wrong in four cases:
+        There are four cases:
 
         - An input method may have written another text.
         - The layout may have been switched, and no scan confirms a text typed since then.
@@ -561,8 +540,8 @@ class _Support:
         guesses_confirmed: indexes of stretches with a confirmed text that depends on the layout.
         latin: indexes of stretches with confirmed Latin letters and without any text that an input
             method wrote.
-        mixed_case: indexes of stretches with a confirmed text in lower and upper case. Such a text
-            proves the state of Caps Lock.
+        mixed_case: indexes of stretches with a confirmed text in lower and upper case. This proves
+            the state of Caps Lock.
     """
 
     def __init__(
@@ -601,11 +580,7 @@ def _keyboard(layout: str) -> Keyboard:
 
 
 def _is_composed(gained: str, action: Action) -> bool:
-    """Returns whether an input method may have written the text that a field gained.
-
-    The text must contain letters beyond ASCII, and must have at most `MOST_GAINED` characters for
-    each event of the typing action.
-    """
+    """Returns whether an input method may have written the text that a field gained."""
     is_foreign = any(char.isalpha() and not char.isascii() for char in gained)
     return is_foreign and len(gained) <= MOST_GAINED * len(action.events)
 
@@ -613,8 +588,7 @@ def _is_composed(gained: str, action: Action) -> bool:
 def _text_of(actions: Sequence[Action], action: Action) -> str:
     """Returns the text that the keys of an action would type with another layout.
 
-    `actions` contains the actions of the recording with the other layout. Hotkeys are written in
-    brackets.
+    `actions` are the actions with the other layout. Hotkeys are written in brackets.
     """
     events = set(action.events)
     text = ""

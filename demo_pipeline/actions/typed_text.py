@@ -2,7 +2,6 @@
 
 A Backspace removes a character. A dead key is combined with the next character. A key with an
 unknown character splits a text. Problems never quote a typed text, because it may be private.
-grouping.py decides when typing begins and ends.
 """
 
 import unicodedata
@@ -33,10 +32,9 @@ from demo_pipeline.recording.key_names import (
 UNKNOWN_CHARACTER = "unknown_character"  # flag for a gesture that typed an unknown character
 SEEN_MS = 300  # shortest break between two keys in which a person can react to a new screen
 # Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
-# The limit is well below the 2.5 s that people needed in recordings of locked screens.
+# People needed 2.5 s in recordings of locked screens.
 LONG_REST_MS = 1000
-# Maximum number of characters of typing that may be a command, such as q in a pager. Longer typing
-# is a text.
+# Typing of at most four characters may be a command, such as q in a pager.
 COMMAND_LENGTH = 4
 
 
@@ -51,9 +49,7 @@ class TypedPart:
         reason: reason why the events belong to no action, used if the text is empty.
         continued: whether the part follows another part of the same typing after a break in which
             the screen may have changed.
-        after_long_rest: whether the text before the break is longer than a command. If so, the
-            parts before and after the break become separate steps only if the screen was dark or
-            locked during the break.
+        after_long_rest: whether the text before the break is longer than a command.
     """
 
     gestures: list[Gesture]
@@ -123,8 +119,8 @@ class TypedText:
     def parts(self) -> Iterator[TypedPart]:
         """Yields the parts of the typing in order, split at unknown characters.
 
-        Erased characters are ignored. If no unknown character remains, the typing is split at
-        breaks in which the person may have seen another screen.
+        If there is no unknown character, the typing is split at breaks in which the person may have
+        seen another screen.
         """
         unknown = [char.position for char in self._typed if not char.text and not char.dead]
         if not unknown:
@@ -160,8 +156,6 @@ class TypedText:
         """Yields the part with the gestures from `start` up to `end`, or nothing without gestures.
 
         Args:
-            start: index of the first gesture.
-            end: index after the last gesture.
             is_split: whether an unknown character is next to the part. If so, the part is flagged.
             doubt: additional flags for a part next to an unknown character.
         """
@@ -179,10 +173,7 @@ class TypedText:
 
 
 def _erasable(text: str) -> Iterator[str]:
-    """Divides a text into parts, each of which a single Backspace erases.
-
-    Each part is a code point with the combining marks after it.
-    """
+    """Divides a text into parts that a Backspace erases: code points with combining marks."""
     unit = ""
     for char in text:
         if unit and not unicodedata.combining(char):
@@ -199,8 +190,6 @@ _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the
 
 def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
     """Reports unknown keys and buttons, unknown characters, and scrolls with an unclear unit.
-
-    Each problem counts the presses of a key or button, and names the line of the first press.
 
     Args:
         folder: output of the `actions` stage.

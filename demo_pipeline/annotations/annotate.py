@@ -1,8 +1,6 @@
 """Runs annotation providers over demonstrations, and estimates the cost of asking a model.
 
-A provider produces annotations, for example with a model on a server or from a file. Each
-annotation is stored as soon as it arrives. A run after an interruption therefore asks only the
-remaining questions.
+Each annotation is stored as soon as it arrives, so an interrupted run loses no answers.
 """
 
 import logging
@@ -57,8 +55,8 @@ class AnnotateCounts:
         escaped: number of escaped tags in new documents, plus the number of texts with other
             escaped characters.
         refused: reason → number of answers refused for this reason.
-        gave_up: number of questions whose answers were all refused. Later runs do not ask these
-            questions again.
+        gave_up: number of questions whose answers were all refused. Later runs skip these
+            questions.
         problems: the reasons why some demonstrations could not be annotated.
     """
 
@@ -116,7 +114,7 @@ def annotate_all(
 ) -> AnnotateCounts:
     """Lets each provider annotate each demonstration, and stores the new annotations.
 
-    A provider sees the annotations of the providers before it.
+    A provider sees the annotations of earlier providers.
 
     Args:
         ids: ids of the demonstrations.
@@ -165,7 +163,7 @@ def _no_trajectory(name: str) -> Problem:
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
     """Yields the steps that the next step undoes, as found by the stage `triage`.
 
-    Yields nothing if the stage has no output for the demonstration.
+    Yields nothing without an output of this stage.
     """
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]

@@ -1,7 +1,7 @@
 """Gets annotations from a model on a server, from rules, and from two kinds of files.
 
-An answer of a model or a line of a file is refused if its format is wrong. The reason is a fixed
-word that does not quote the text, because the text may be private.
+An answer or a line with a wrong format is refused. The reason is a fixed word that does not quote
+the text, because the text may be private.
 """
 
 import asyncio
@@ -45,9 +45,7 @@ Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
 
 @dataclass
 class Budget:
-    """The number of questions that may still be asked.
-
-    Several providers may share a budget.
+    """The number of questions that may still be asked, by one or several providers.
 
     Attributes:
         left: number of questions, or None if there is no limit.
@@ -73,8 +71,7 @@ class ModelProvider:
         model: name of the model, in the requests and as the author of the annotations.
         prompts: the kinds of questions to ask.
         at_once: maximum number of parallel requests.
-        objectives: function from the id of a demonstration to the objectives of its quest, that is,
-            of the recorded task.
+        objectives: function from the id of a demonstration to the objectives of the recorded task.
         unanswered: reason → number of questions without an answer for this reason. The next run
             asks these questions again.
         budget: limits the number of questions.
@@ -121,7 +118,7 @@ class ModelProvider:
                     yield answer
 
     async def _answer(self, question: ModelQuestion) -> AnnotationDocument | str:
-        """Asks a question, and asks again if the answer is refused.
+        """Asks a question, and once more if the answer is refused.
 
         Returns:
             The document with the answer, or the reason why the server gave no answer. If the
@@ -256,10 +253,7 @@ class FileProvider:
                     self._refuse(number, "not_json")
 
     def __call__(self, judged: JudgedDemonstration) -> Iterator[AnnotationDocument]:
-        """Yields the annotation documents of the lines about a demonstration.
-
-        If any part of a line is not valid, the whole line is left out.
-        """
+        """Yields the annotation documents of the valid lines about a demonstration."""
         for number, line in self.lines.get(judged.id, ()):
             try:
                 yield from list(self.read(judged, line))
@@ -293,8 +287,8 @@ def import_lines(path: Path) -> FileProvider:
     """Returns a provider that imports JSON Lines with one annotation in each line.
 
     Required members of a line: demonstration, kind, value, source, author. Optional members: step,
-    variant, prompt, time, judged. Without `step`, the annotation is about the whole demonstration.
-    Without `judged`, the annotation is about the current content.
+    variant, prompt, time, judged. Without `step`, the annotation is about the whole demonstration;
+    without `judged`, about the current content.
 
     Raises:
         OSError: the file cannot be read.
@@ -324,8 +318,8 @@ _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:
     """Returns a provider that imports the output of OpenCUA's thought generator.
 
-    The input of the generator was a dataset that the export `agentnet` wrote. A line is refused if
-    the code of a step differs from the code that the export would contain now.
+    The generator read an export `agentnet`. A line is refused if the code of a step differs from
+    the code that the export would contain now.
 
     Args:
         path: file in JSON Lines format with one task in each line.
@@ -345,8 +339,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
-        # For each step: its number, its fields, and the kinds of annotations of these fields. The
-        # last item is about the whole demonstration and has the number None.
+        # Number of the step (None for the whole demonstration), its fields, and their kinds of
+        # annotations.
         statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])

@@ -1,7 +1,6 @@
 """Declares the pipeline stage `annotations`, which lists all annotations of a demonstration.
 
-The list is a table that marks the annotations that datasets use. The stage reads annotations from
-the store, and sends no requests to a server.
+The table marks the annotations that datasets use. The stage sends no requests to a server.
 """
 
 import json
@@ -46,7 +45,7 @@ class _StoredAnnotations:
     Attributes:
         trajectory: the version of the trajectory that is annotated.
         documents: keys of the annotation documents. Documents never change, so the keys are enough
-            to detect new documents. Only the build reads the documents.
+            to detect new documents.
     """
 
     store: Store
@@ -59,11 +58,7 @@ class _StoredAnnotations:
 def _stored_annotations(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Lists the annotations and decisions about a demonstration.
-
-    The fingerprints in the result change if an annotation or a decision is added, or if the
-    privacy settings change.
-    """
+    """Lists annotations and decisions, with fingerprints of them and of the privacy settings."""
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.about(demonstration))

@@ -2,7 +2,7 @@
 
 A document contains one answer of a model or one imported line, and never changes. The key of a
 model's answer is a hash of the judged content, the model and the prompt. If the key exists, the
-question was answered before and is not asked again.
+question is not asked again.
 """
 
 import logging
@@ -51,10 +51,10 @@ class AnnotationDocument(Document):
     Attributes:
         step: as `step_index` in `Annotation`.
         judged, source, author, prompt, time: as in `Annotation`.
-        asked: whether the document is an answer from a server. The key of such a document depends
-            only on the question. All other keys depend on the values as well.
-        values: kind of annotation → value. For a rewording of the instruction, the name in
-            `VARIANTS` replaces the kind.
+        asked: whether the document is an answer from a server. Its key depends only on the
+            question. All other keys depend on the values as well.
+        values: kind of annotation → value. A rewording of the instruction has its name in
+            `VARIANTS` instead of the kind.
         escaped: number of escaped tags, plus the number of values with other escaped characters.
         refused: a word with the reason for each refused answer. If all answers to the question were
             refused, `values` is empty.
@@ -110,7 +110,7 @@ def _key(demonstration: str, *parts: Any) -> str:
 def kind_of(name: str) -> str:
     """Returns the kind of annotation for a name in `AnnotationDocument.values`.
 
-    The names in `VARIANTS`, for rewordings of the instruction, all have the same kind.
+    All names in `VARIANTS` have the same kind.
     """
     if name in VARIANTS:
         return AnnotationKind.INSTRUCTION_VARIANT.value
@@ -123,8 +123,8 @@ class JudgedDemonstration:
 
     Attributes:
         id: id of the demonstration.
-        trajectory: the trajectory with the corrections. `open_judged` also adds the effective
-            annotations as `trajectory.notes`.
+        trajectory: the trajectory with the corrections, and from `open_judged` with the effective
+            annotations in `notes`.
         digests: hashes of the content that annotations judge, as returned by `judged_digests`.
         decided: annotations that people made on the review page.
         documents: keys of the stored annotation documents.
@@ -153,8 +153,7 @@ class JudgedDemonstration:
         Args:
             step: number of the step, or last step + 1 for the end, or None for the whole
                 demonstration.
-            values: values as in `AnnotationDocument`. Special characters in their texts will be
-                escaped.
+            values: values as in `AnnotationDocument`. Their texts will be escaped.
             members: other members of the document, at least `source` and `author`.
 
         Raises:
@@ -220,9 +219,9 @@ def document_keys(store: Store, demonstration: str) -> list[str]:
 
 
 def read_documents(store: Store, keys: Collection[str]) -> list[AnnotationDocument]:
-    """Reads annotation documents. Damaged documents are left out with a warning in the log.
+    """Reads annotation documents.
 
-    A document also counts as damaged if its content does not match its key.
+    Damaged documents, and documents that do not match their key, are left out with a warning.
     """
     documents = list[AnnotationDocument]()
     for key in keys:

@@ -1,9 +1,9 @@
 """Defines the kinds of annotations, their values, and the columns of their table.
 
 An annotation is a statement of a person, a model or a rule about a step or a whole demonstration.
-If there are several annotations of the same kind about the same step, datasets use only one, the
-effective annotation. Each annotation contains a hash of the content that was judged. If the content
-changes, the annotation is stale. Stale annotations stay in the table, but are not used.
+Datasets use at most one annotation of a kind about a step, the effective annotation. Each
+annotation contains a hash of the judged content. If the content changes, the annotation is stale
+and not used.
 """
 
 import re
@@ -32,16 +32,16 @@ from demo_pipeline.review.decisions import (
     Value,
 )
 
-# Maximum number of characters of a text. Thoughts that people write have a few hundred characters.
+# Maximum number of characters of a text. People's thoughts have a few hundred characters.
 MOST_ANNOTATED = 10_000
 
 
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The kinds up to `reflection` are about a step or the end of the demonstration. The kinds from
-    `reflection` on are about the whole demonstration. `reflection` is in both groups: for the whole
-    demonstration, it gives the reason for the scores. Scores are integers from 0 to 10.
+    The kinds up to `reflection` are about a step or the end, the kinds from `reflection` on about
+    the whole demonstration. There, `reflection` gives the reason for the scores, which are integers
+    from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -138,12 +138,10 @@ def judged_rows(
     """Returns the rows of annotations.parquet, with the effective annotations marked.
 
     For the same step, kind and variant, a human's annotation overrides a model's, and a model's
-    overrides a rule's. Among annotations of the same source, the latest is effective. The order of
-    `annotations` does not matter. Equal annotations become one row.
+    overrides a rule's. Among annotations of the same source, the latest is effective. Equal
+    annotations become one row.
 
     Args:
-        demonstration: id of the demonstration.
-        annotations: annotations of the demonstration.
         digests: hashes of the current content, see `judged_digests`. Annotations with another hash
             are stale.
     """
@@ -175,8 +173,6 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
     """Checks a value and escapes special characters in its texts.
 
     Args:
-        kind: kind of the annotation.
-        value: value of the annotation.
         step: number of a step or of the end, or None for the whole demonstration.
 
     Returns:
@@ -231,8 +227,8 @@ def clean_text(value: Any) -> tuple[str, int]:
     """Escapes tags, special tokens of models and invisible characters in a text.
 
     Returns:
-        The escaped text, and the number of escapes. Each escaped tag counts as one escape, and all
-        other escaped characters together count as one escape.
+        The escaped text, and the number of escapes. Each escaped tag counts as one, and all other
+        escaped characters together as one.
 
     Raises:
         RefusedValueError: the value is not a text, is empty, or exceeds `MOST_ANNOTATED`.
@@ -264,7 +260,6 @@ def judged_digests(
     final screenshot and the outcome. All hashes also cover the instruction.
 
     Args:
-        subject: the version of the trajectory.
         judgement: the judgement of this version, with people's corrections.
         trajectory: the trajectory after these corrections.
 
@@ -303,12 +298,11 @@ def end_of(trajectory: Trajectory) -> int:
 def human_annotations(
     judgement: Judgement, digests: Mapping[int | None, str]
 ) -> Iterator[Annotation]:
-    """Converts decisions on the review page to annotations. Some kinds of decisions yield none.
+    """Converts decisions on the review page to annotations.
 
     Args:
-        judgement: the decisions about a demonstration.
-        digests: hashes of the current content, see `judged_digests`. Annotations from stale
-            decisions keep the hash in the decision, so that these annotations are stale as well.
+        digests: hashes of the current content, see `judged_digests`. Annotations
+            from stale decisions keep the decision's hash.
     """
     for decision in judgement.applied:
         yield from _decision_annotations(decision, digests.get(decision.step))
@@ -320,7 +314,6 @@ def _decision_annotations(decision: Decision, digest: str | None) -> Iterator[An
     """Yields the annotations of a decision.
 
     Args:
-        decision: the decision.
         digest: hash of the judged content, or None to use the hash in the decision.
     """
     judged = digest or next(iter(decision.judged.values()), "")
@@ -489,12 +482,9 @@ AGENTNET_TASK_FIELDS = {
 def agentnet_fields(
     trajectory: Trajectory, step: int | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns the annotations of a step under the names of AgentNet's fields.
-
-    CUA-Lite uses the same names.
+    """Returns the annotations of a step under AgentNet's field names, which CUA-Lite also uses.
 
     Args:
-        trajectory: the trajectory with its annotations.
         step: number of the step, or None for annotations of the whole demonstration.
         names: name of a field in AgentNet → kind of annotation.
     """
@@ -509,8 +499,7 @@ def agentnet_fields(
 def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
     """Returns `{"annotation_sources": {kind: "human", "model" or "rule"}}` for a row of an export.
 
-    If `step` is None, the annotations of the whole demonstration are listed. Returns an empty
-    dictionary if there are no annotations.
+    `step` is None for the whole demonstration. Returns an empty dictionary without annotations.
     """
     sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
     if not sources:

@@ -22,8 +22,8 @@ from demo_pipeline.recording.input_log import BUTTON_EVENTS, KEY_EVENTS, POINTER
 from demo_pipeline.recording.key_names import begins_pair, join_halves, lookup
 from demo_pipeline.settings import ActionSettings
 
-# Recorders with n input hooks log each event n times. A factor n is accepted if at least 80 % of the
-# groups of equal events have a size that is a multiple of n.
+# Recorders with n input hooks log each event n times. A factor n is accepted if at least 80 % of
+# the groups of equal events have a size that is a multiple of n.
 MIN_FACTOR_SHARE = 0.8
 # Minimum number of groups of equal events that decide the factor of a kind of events. With fewer
 # groups, other kinds of events decide the factor.

@@ -78,8 +78,8 @@ FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "triage": TRIAGE_SCHEMA,
     "triage_steps": TRIAGE_STEPS_SCHEMA,
 }
-# Pandas types for columns that may contain nulls. By default, pandas would convert integers with a
-# null to floats, and booleans and texts to objects.
+# Pandas types for columns that may contain nulls. By default, pandas would convert integers to
+# floats, and booleans and texts to objects.
 _NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
@@ -158,8 +158,8 @@ class LoadedStep:
 class LoadedTrajectory:
     """A trajectory with its steps.
 
-    All files come from the same version of the trajectory in the store. After a newer version
-    replaces this version, `demo-pipeline prune` keeps the files for 24 hours by default.
+    All files come from the same version of the trajectory in the store. By default, `demo-pipeline
+    prune` keeps the files of a replaced version for 24 hours.
 
     Attributes:
         id: the demonstration's id.
@@ -240,11 +240,6 @@ def _with_pictures(rows: pa.Table, table: HubTable, export: Path) -> pa.Table:
     """Converts a split of an export to the columns that the dataset has on the Hugging Face Hub.
 
     Images and UI trees are replaced by the paths of their files in the store.
-
-    Args:
-        rows: the rows of the split as stored by the export.
-        table: declaration of the columns on the Hub.
-        export: the folder of the export.
     """
 
     def with_full_path(name: str, value: Any) -> Any:
@@ -346,12 +341,7 @@ class NotebookStore:
         return self._with_reviews(self._triaged("triage", DEMONSTRATION_FILE))
 
     def _triaged(self, name: str, file: str) -> pd.DataFrame:
-        """Concatenates a table of the stage `triage` over all demonstrations.
-
-        Args:
-            name: name of the table in `FRAME_SCHEMAS`.
-            file: name of the file in each output of the stage.
-        """
+        """Concatenates a table of the stage `triage` over all demonstrations."""
 
         def read(output: str) -> pa.Table:
             folder = self._store.open(output, file)[0]
@@ -403,9 +393,8 @@ class NotebookStore:
     def dataset(self, name: str, split: str) -> Any:
         """Returns a split of a training export as a Hugging Face dataset.
 
-        Images and UI trees stay in the store. Images are decoded at every access. The column of
-        trees contains paths. After a newer version of the export replaces these files,
-        `demo-pipeline prune` keeps them for 24 hours by default.
+        Images are decoded at every access. The column of UI trees contains paths. By default,
+        `demo-pipeline prune` keeps the files of a replaced version for 24 hours.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.
@@ -510,7 +499,7 @@ class NotebookStore:
 
         Args:
             frame: a row for each answer, with `trajectory_id`, `step_index` and `response`.
-            preset: the name of a scoring rule, or several names; see docs/guides/evaluation.md.
+            preset: one or several names of scoring rules; see docs/guides/evaluation.md.
             form: the format of requests and answers, such as `messages`.
             split: the split whose steps are scored, or `any`.
             seed: the seed of the bootstrap for the confidence intervals.
@@ -533,8 +522,7 @@ class NotebookStore:
     def columns(table: str) -> pd.DataFrame:
         """Describes the columns of a table: column, type, nullable, values, description.
 
-        `values` lists the allowed values, or is empty if all values are allowed. `description`
-        names the unit.
+        `values` is empty if all values are allowed. `description` names the unit.
 
         Args:
             table: trajectories, steps, actions, events, scores, triage or triage_steps.

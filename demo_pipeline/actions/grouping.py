@@ -56,7 +56,7 @@ class _Press:
 
 
 class _PointerReader:
-    """Turns pointer and wheel events into gestures. Takes the events in time order.
+    """Turns pointer and wheel events into gestures. The events must come in time order.
 
     Args:
         modifiers: tracks which modifiers are held.

@@ -278,7 +278,7 @@ class _KeyPress:
 
 
 class KeyboardReader:
-    """Turns keydown and keyup events into gestures. Takes the events in time order.
+    """Turns keydown and keyup events into gestures. The events must come in time order.
 
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.

@@ -1,7 +1,7 @@
 """Sends requests for chat completions in OpenAI's format to a server, several at a time.
 
-Requests are only sent to the given host. Redirects are not followed, and proxy settings of the
-environment are ignored. Errors contain no text of requests or answers.
+Requests go only to the given host: redirects and proxies are not used. Errors contain no text of
+requests or answers.
 """
 
 import asyncio
@@ -21,8 +21,7 @@ CHAT_PATH = "/chat/completions"
 _MOST_BYTES = 32 * 2**20  # maximum length of an answer; longer answers are refused
 # HTTP statuses that stop the whole run, because all other requests would fail in the same way.
 _FATAL_STATUSES = {401, 403, 404, 405}
-# HTTP statuses after which a retry may succeed, in addition to all statuses of at least 500. The
-# value 0 means that no answer arrived.
+# HTTP statuses after which a retry may succeed, besides 500 and above. 0 means no answer.
 _TRANSIENT_STATUSES = {0, 408, 409, 425, 429}
 _CONNECTION_ATTEMPTS = 4  # number of failed connections after which the server counts as down
 _LONGEST_PAUSE = 60.0  # maximum time between two attempts, seconds
@@ -40,9 +39,9 @@ class Endpoint:
         url: the base URL, which ends in `/v1`, or the whole URL of chat completions.
         key: API key, sent as a bearer token if it is not empty.
         attempts: maximum number of attempts for a request.
-        timeout: number of seconds after which an attempt fails if the whole answer has not arrived.
-        pause: maximum number of seconds between the first and the second attempt. The maximum
-            doubles with each attempt.
+        timeout: number of seconds within which the whole answer must arrive.
+        pause: maximum number of seconds between the first and the second attempt. Doubles with each
+            attempt.
         sleep: function that waits for a number of seconds. Tests replace it.
     """
 
@@ -100,9 +99,6 @@ class Endpoint:
     async def ask(self, body: Any) -> tuple[int, Any, str]:
         """Sends a request and retries after transient errors.
 
-        Args:
-            body: JSON of the request.
-
         Returns:
             The HTTP status, the chat completion, and an empty string. If there is no chat
             completion, the second value is None, and the third is the reason as a fixed phrase. If
@@ -152,7 +148,7 @@ class Endpoint:
 
         Returns:
             The HTTP status, the body of the answer, and the number of seconds that the server asks
-            to wait before a retry. The number is 0 if the server does not ask to wait.
+            to wait before a retry. 0 if the server does not ask.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -183,9 +179,8 @@ def each_result(
 ) -> Generator[ResultT, None, None]:
     """Runs `work` on up to `at_once` items at a time, and yields each result once it is ready.
 
-    If `work` raises an exception for an item, the other results that are ready are yielded first.
-    Then the exception is raised, and the work on other items is cancelled. Closing the generator
-    also cancels all work.
+    If `work` raises an exception, the other results that are ready are yielded before it is raised.
+    Closing the generator or an exception cancels all other work.
     """
     waiting = iter(items)
     pending = set[asyncio.Task[ResultT]]()

@@ -1,9 +1,7 @@
 """Defines the prompts for models, and the JSON schemas of the answers.
 
-The key of a stored answer depends on the name and version of the prompt, and on a hash of the
-prompt's text and schema. If a prompt changes, all its questions are therefore asked again. The
-docstrings and descriptions of the pydantic models of answers are part of the schemas, so changing
-them changes the prompts.
+If a prompt changes, all its questions are asked again. The docstrings and descriptions of the
+pydantic models of answers are part of the prompts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +76,7 @@ def _step_values(answer: Any) -> dict[str, Any]:
 def _grade_values(answer: Any) -> dict[str, Any]:
     """Converts grades to annotations, and computes the alignment from three of the grades.
 
-    Models are not asked for the alignment, because a computed sum is more reliable than another
-    guess.
+    A computed sum is more reliable than another guess of a model.
     """
     score = 0.5 * answer.outcome + 0.3 * answer.process + 0.2 * answer.efficiency
     return {
@@ -183,7 +180,7 @@ def wanted_prompts(kinds: Sequence[str]) -> list[Prompt]:
     Returns all prompts if `kinds` is empty, or if no prompt asks for these kinds.
 
     Raises:
-        ValueError: a kind does not exist. The message lists all kinds.
+        ValueError: a kind does not exist.
     """
     unknown = sorted(set(kinds) - set(AnnotationKind))
     if unknown:

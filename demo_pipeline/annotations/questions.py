@@ -1,7 +1,6 @@
 """Builds the requests that ask a model about a step or a demonstration, in OpenAI's chat format.
 
-Requests contain screenshots and typed text. They are only sent to the given server and never
-appear in files, logs or errors.
+Requests contain screenshots and typed text, which must never appear in files, logs or errors.
 """
 
 import base64
@@ -27,8 +26,7 @@ _MAGNIFIED_SIZE = (1280, 720)  # size of the region around an action, after magn
 _JPEG_QUALITY = 85
 _MOST_EARLIER_STEPS = 15  # maximum number of earlier steps in a question about a step
 _ANSWER_TOKENS = 4096  # maximum number of tokens of an answer
-# Average number of characters per token of Qwen's tokenizer. The averages of other tokenizers
-# differ by up to 50 %.
+# Average of Qwen's tokenizer. The averages of other tokenizers differ by up to 50 %.
 _CHARACTERS_PER_TOKEN = 4
 _PIXELS_PER_TOKEN = 28 * 28  # number of pixels of an image per token of Qwen's vision models
 
@@ -38,8 +36,6 @@ class ModelQuestion:
     """A question to a model about a single step or a whole demonstration.
 
     Attributes:
-        judged: the demonstration.
-        prompt: the kind of question.
         step: number of the step, or None for the whole demonstration.
         objectives: objectives of the recorded task, for a question about the whole demonstration.
     """
@@ -159,7 +155,7 @@ def _read(path: Path) -> Picture:
 def _cut_out(picture: Picture, step: StepFiles) -> Picture:
     """Marks an action in a screenshot, and returns the part of the screenshot around the action.
 
-    The part has at least the size `_CUT_OUT_SIZE`. For a long drag, the part is larger.
+    The part has the size `_CUT_OUT_SIZE`, or is larger for a long drag.
     """
     picture = picture.copy()
     height, width = picture.shape[:2]

@@ -1,7 +1,6 @@
 """Registers the commands of the console script `demo-pipeline`, and prints its errors.
 
-Each command is a function in a `*_commands` module. The function imports other packages only when
-the command runs, so that `--help` is fast.
+The commands import other packages only when they run, so that `--help` is fast.
 """
 
 import sys
@@ -60,8 +59,7 @@ def main() -> None:
     except CommandInterrupt:
         print_error("demo-pipeline: interrupted")
         sys.exit(INTERRUPTED)
-    # A command may fail for any reason. The person at the terminal gets a sentence instead of a
-    # traceback, whose messages may quote typed text.
+    # Prints a sentence instead of a traceback, whose messages may quote typed text.
     except Exception as error:  # noqa: BLE001
         print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)

@@ -1,8 +1,7 @@
 """Prints lines, JSON and CSV.
 
 Control characters are removed from all output, so that a text from a recording cannot control the
-terminal. Tables and progress bars are in `tables.py`, because they need the library `rich`, which
-is slow to import.
+terminal. `tables.py` has tables and progress bars, which need the slow import of `rich`.
 """
 
 import csv

@@ -228,7 +228,7 @@ def stats(
 
 
 def _format_name(value: str) -> str:
-    """Checks the value of `--kind`. The list of formats is imported only if the option is used."""
+    """Checks the value of `--kind`."""
     from demo_pipeline.runs.validation import FORMATS
 
     if value not in FORMATS:
@@ -279,7 +279,7 @@ def validate_path(
 
 
 def _format_of(path: Path, kind: str | None) -> str:
-    """Returns the format of a path, which is `kind` if given, or else recognised by the files.
+    """Returns `kind` if given, or else the format that the files of a path show.
 
     Ends the command if the path does not exist, is not recognised, or cannot be read.
     """
@@ -302,10 +302,7 @@ def _format_of(path: Path, kind: str | None) -> str:
 
 
 def _print_problems(problems: Sequence[Problem], *, verbose: bool) -> None:
-    """Prints problems, by default only the first `_SHOWN` problems with each code.
-
-    If `verbose` is set, all problems are printed with code and byte offset.
-    """
+    """Prints the first `_SHOWN` problems with each code, or all with byte offsets if `verbose`."""
     most = sys.maxsize if verbose else _SHOWN
     counts = Counter[str]()
     for problem in problems:

@@ -93,8 +93,8 @@ def show_quarantine() -> None:
     try:
         incomplete = incomplete_uploads(workspace)
         print_ignored_uploads(workspace)
-    # If the folder with the uploads cannot be read, any of several libraries may raise an error.
-    # The command prints the error and still succeeds, because the quarantine is already listed.
+    # Several libraries may raise errors here. The command still succeeds, because the quarantine is
+    # already listed.
     except Exception as error:  # noqa: BLE001
         print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return

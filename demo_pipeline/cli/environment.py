@@ -1,7 +1,7 @@
 """Provides the settings, Dagster's home, error messages and Ctrl-C handling for all commands.
 
-An error is printed as one sentence, never as a traceback. Error messages of other libraries are
-left out, because they may quote typed text.
+An error is printed as one sentence, without messages of other libraries, which may quote typed
+text.
 """
 
 import json
@@ -45,8 +45,7 @@ _LISTED = 5  # maximum number of names that a sentence lists; further names are 
 def usable_settings(*, anywhere: bool = False) -> Settings:
     """Reads the settings from the environment and the settings file.
 
-    If a setting is not valid, the command ends with a sentence that names the variable, the value
-    and an example.
+    Ends the command if a setting is not valid.
 
     Args:
         anywhere: whether the command also works without a project and without a configured store.
@@ -82,9 +81,7 @@ def open_workspace() -> "Workspace":
 def _assigned(names: tuple[str, ...], value: object) -> str:
     """Returns `VARIABLE=value`, or only the variable if the value may be a secret.
 
-    Args:
-        names: the name of a setting, or the names of a section and of a setting in this section.
-        value: value of the setting.
+    `names` is the name of a setting, preceded by the name of its section, if any.
     """
     name = f"{PREFIX}{'__'.join(names).upper()}"
     is_plain = isinstance(value, str | int | float) and len(names) > 1
@@ -108,10 +105,7 @@ def _default(names: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _example(names: tuple[str, ...]) -> str:
-    """Returns an example for a setting, to append to an error message.
-
-    The example is the default value, or the description of the setting if the default is empty.
-    """
+    """Returns the default of a setting, or its description, as the example in an error message."""
     default, description = _default(names)
     if default is None or isinstance(default, Section):
         return ""
@@ -124,8 +118,7 @@ def _example(names: tuple[str, ...]) -> str:
 def _not_json(message: str) -> Iterator[str]:
     """Yields a sentence for each environment variable whose value should be JSON but is not.
 
-    `message` is the message of the settings library, which quotes the name of the section or of
-    the setting.
+    `message` is the error of the settings library, which quotes the section or setting.
     """
     quoted = message.partition('"')[2].partition('"')[0]
     prefix = f"{PREFIX}{quoted}".upper()
@@ -187,8 +180,7 @@ def print_ignored_uploads(workspace: "Workspace") -> bool:
 def _loose_files(inbox: str) -> Iterator[str]:
     """Yields sentences about archives and recorded files that are directly in the uploads folder.
 
-    Such files are ignored, because each recording must be in a folder of its own. A bucket is not
-    examined, because it may contain a million objects.
+    Such files are ignored. A bucket is not examined, because it may contain a million objects.
     """
     from demo_pipeline.store.names import is_bucket, local_path
 
@@ -237,8 +229,7 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 def failure_sentence(error: Exception) -> str:
     """Returns a sentence that says why a command failed, and what to do."""
-    # An error in the user's own exports is handled first, because the imports below would raise
-    # the error again.
+    # The imports below would raise an error in the user's own exports again.
     if isinstance(error, OwnExportError):
         return str(error)
     from demo_pipeline.runs.damage import storage_message

@@ -189,11 +189,7 @@ def _print_counts(report: "ScoreReport", split: str) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Ends the command with an error message if the code inside the context fails.
-
-    Only errors about the input or the storage are handled, that is, `StorageError`, `ValueError`
-    and `OSError`.
-    """
+    """Ends the command with a message after a StorageError, ValueError or OSError."""
     from demo_pipeline.runs.damage import storage_message
     from demo_pipeline.store.errors import StorageError
 

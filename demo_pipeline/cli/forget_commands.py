@@ -141,8 +141,8 @@ def _require_removable(
 ) -> None:
     """Ends the command if a demonstration cannot be removed now.
 
-    A demonstration cannot be removed while a run processes it, or if the store is not writable. If
-    its upload still exists, `delete_upload` must be set.
+    This is so while a run processes it, if the store is not writable, and if its upload exists but
+    `delete_upload` is not set.
     """
     from demo_pipeline.defs.maintenance import is_being_processed
     from demo_pipeline.review.review_store import require_idle
@@ -181,7 +181,7 @@ def _has_history(home: Path) -> bool:
 def _remove(workspace: "Workspace", home: Path, removal: "Removal") -> bool:
     """Removes a demonstration, and prints the counts. Returns whether anything existed.
 
-    The upload is removed last, so that the demonstration can be built again after an error.
+    The upload is removed last, so that the demonstration can be rebuilt after an error.
     """
     from demo_pipeline.defs.maintenance import forget_partition
     from demo_pipeline.review.review_store import forget_demonstration

@@ -58,9 +58,6 @@ def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], she
     """Writes the redacted screenshots of a demonstration to one image, and returns their number.
 
     Args:
-        key: id of the demonstration.
-        folder: folder of the redacted trajectory.
-        findings: the private data in the trajectory.
         sheet: the JPEG file to write.
     """
     from demo_pipeline.trajectories.contact_sheets import contact_sheet, encode_jpeg, step_tiles

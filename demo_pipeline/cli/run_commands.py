@@ -1,6 +1,6 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-Importing Dagster takes a second. `run` imports Dagster only if something has to be built.
+`run` imports Dagster, which takes a second, only if something has to be built.
 """
 
 import logging
@@ -174,9 +174,8 @@ class _Run:
     def run(self, *, strict: bool) -> None:
         """Builds everything that is not up to date, and prints the results.
 
-        Ends the command with exit code 1 if something failed. If `strict` is set, these also count
-        as failures: quarantined demonstrations, ignored uploads, and demonstrations that a dataset
-        leaves out because they are damaged.
+        Ends the command with exit code 1 if something failed. With `strict`, quarantined
+        demonstrations, ignored uploads and damaged demonstrations also count as failures.
         """
         from demo_pipeline.cli.tables import report_run
 
@@ -262,10 +261,7 @@ class _Run:
         return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
 
     def _selection_without_work(self) -> _Selection | None:
-        """Checks, without importing Dagster, whether everything is up to date.
-
-        Returns the selection if nothing has to be built, or None if something may have to be built.
-        """
+        """Returns the selection if everything is up to date, else None. Does not import Dagster."""
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 
@@ -290,8 +286,7 @@ class _Run:
     def _build(self) -> _Selection:
         """Builds everything that is not up to date, each demonstration in its own Dagster run.
 
-        Damaged and forced demonstrations come first. Their outputs are rebuilt even if they are up
-        to date.
+        Damaged and forced demonstrations come first, and are always rebuilt.
         """
         from demo_pipeline.runs.failures import InstanceError
         from demo_pipeline.runs.health import HealthLevel, clear_leftovers, store_finding
@@ -366,8 +361,6 @@ class _Run:
         """Builds datasets with a job of Dagster, by default all datasets.
 
         Args:
-            runs: launches the run.
-            title: label of the progress bar.
             job: name of the job. Empty means the job that builds all datasets.
             force: whether to rebuild outputs that are up to date.
         """
@@ -400,10 +393,9 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """Calls a function that says whether outputs are unchanged, and returns its answer.
+    """Returns whether outputs are unchanged, as answered by `question`, or False after an error.
 
-    If the function raises an error, the result is False. The outputs are then built, and the build
-    reports why a file or the store cannot be read. An error that shows a defect of the pipeline is
+    The build then reports why a file or the store cannot be read. A defect of the pipeline is
     printed here, because the build may not raise it again.
     """
     from demo_pipeline.runs.failures import is_defect, warning_words

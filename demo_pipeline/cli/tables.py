@@ -1,7 +1,6 @@
 """Prints tables and progress bars, mostly with the library `rich`, which is slow to import.
 
-Texts pass through `cell` or `plain_line`, so that `rich` does not interpret a text from a recording
-as markup.
+All texts must pass through `cell` or `plain_line`, or `rich` would interpret them as markup.
 """
 
 import logging
@@ -45,8 +44,7 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-# Maximum number of values that the overview prints for each table. Twelve values fill two lines of
-# 80 columns.
+# Maximum number of values of each table in the overview; twelve fill two lines of 80 columns.
 _OVERVIEW_ROWS = 12
 _OVERVIEW_WIDTH = 100  # maximum width of the overview in characters, on a terminal or in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
@@ -86,11 +84,7 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def print_statistics(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
 ) -> None:
-    """Prints the statistics of the datasets.
-
-    If `everything` is set, every table is printed. Otherwise, an overview is printed that leaves
-    out zeros and fits on a screen of 24 lines.
-    """
+    """Prints the statistics of the datasets: an overview of at most 24 lines, or `everything`."""
     if everything:
         for title, rows in tables.items():
             print_records(title.replace("_", " "), rows)
@@ -165,9 +159,7 @@ def report_run(
     """Prints the tables of demonstrations and datasets, the problems, and a line with counts.
 
     Args:
-        results: the results of demonstrations that were processed.
         up_to_date: number of demonstrations that were up to date.
-        datasets: the results of the datasets.
         seconds: duration of the run.
     """
     if results:
@@ -225,10 +217,7 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence about `status` or `reason`, if the outcome is due to its absence.
-
-    Returns an empty string if meta.json has both members, or if the task was done.
-    """
+    """Returns a sentence if the outcome is due to a missing `status` or `reason`, else ""."""
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""
     missing = []
@@ -264,10 +253,7 @@ def _print_datasets(datasets: Sequence[DatasetOutcome]) -> None:
 
 
 def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Returns sentences about the demonstrations that datasets leave out, with the reasons.
-
-    Datasets with the same reasons share a sentence.
-    """
+    """Returns sentences about the demonstrations that datasets leave out, with the reasons."""
     datasets_by_reason = defaultdict[str, list[str]](list)
     for dataset in datasets:
         for reason in dataset.left_out:
@@ -299,10 +285,7 @@ def print_scores(preset: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Returns the table of scores over all steps.
-
-    There is a row for the predictions of the model, and a row for each baseline.
-    """
+    """Returns the table of scores over all steps, with a row for the model and each baseline."""
     table = _narrow_table(f"{preset}: all steps", "answers")
     for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
         _add_numbers(table, name)
@@ -317,7 +300,7 @@ def _summary_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 def _group_table(preset: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Returns a table of scores with a row for each group of steps.
 
-    There is a column for the predictions of the model, and a column for each baseline.
+    The model and each baseline have a column.
     """
     names = list(dict.fromkeys(row["answers"] for row in rows))
     table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")

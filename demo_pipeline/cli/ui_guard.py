@@ -1,9 +1,8 @@
 """Protects Dagster's UI with a proxy that forwards only requests from the UI's own pages.
 
-Dagster's webserver accepts every request that reaches it. Even a GET request can launch a run with
-any configuration, so any web page in a browser on this machine could do so. Therefore
-`demo-pipeline ui` starts the webserver on a private port with a secret path, and starts this proxy
-on the port that people open. The proxy is a process that ends when its standard input is closed.
+Dagster's webserver accepts every request, and even a GET request can launch a run with any
+configuration, so any web page in a browser on this machine could do so. Therefore the webserver
+gets a private port with a secret path, and people open the port of this proxy.
 """
 
 import asyncio
@@ -36,8 +35,7 @@ def start_guard(
 ) -> subprocess.Popen[bytes]:
     """Starts the guard, a process that protects Dagster's UI; see `UiGuard`.
 
-    The standard input of the guard is a pipe that the calling process keeps open, even after
-    `exec`. Therefore, the guard ends when the calling process ends.
+    The guard ends with the calling process, which keeps its standard input open, even after `exec`.
 
     Args:
         listening: the socket that browsers connect to.
@@ -65,10 +63,9 @@ def start_guard(
 def private_address() -> tuple[str, int]:
     """Returns a free address and port of this machine for Dagster's webserver.
 
-    The webserver redirects a request for its root to the secret path. Therefore, the address of the
-    webserver must be secret, too. On Linux, all addresses 127.*.*.* belong to this machine, and the
-    address is one of 16 million, drawn at random. On other systems, the address is 127.0.0.1 with a
-    random port.
+    The address must be secret, because the webserver redirects its root to the secret path. On
+    Linux, it is one of 16 million addresses 127.*.*.*, drawn at random. On other systems, only the
+    port is random.
     """
     address = "127.0.0.1"
     if sys.platform == "linux":
@@ -115,9 +112,7 @@ class UiGuard:
     def verdict(self, first: str, headers: Message) -> tuple[int, str]:
         """Decides whether to forward, refuse or redirect a request.
 
-        Args:
-            first: the request line.
-            headers: headers of the request.
+        `first` is the request line.
 
         Returns:
             The status and the text of the guard's own answer. For a redirect, the text is the path.
@@ -148,10 +143,7 @@ class UiGuard:
     async def _pass_on(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Sends the head of a request to the webserver, then copies data in both directions.
-
-        The connection ends when the webserver has sent its answer.
-        """
+        """Sends the head of a request to the webserver, then copies data in both directions."""
         try:
             answers, requests = await asyncio.open_connection(*self._upstream)
         except ConnectionError:
@@ -169,8 +161,8 @@ class UiGuard:
 def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
     """Adds `Connection: close` to the head of a request, unless the request opens a websocket.
 
-    The webserver then closes the connection after its answer. The browser has to open a new
-    connection for its next request, so the guard decides about every request.
+    The browser then opens a new connection for each request, so the guard decides about all of
+    them.
     """
     if "upgrade" in headers.get("connection", "").lower():
         return first + b"\r\n" + rest

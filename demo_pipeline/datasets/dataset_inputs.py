@@ -44,8 +44,8 @@ class CommittedTrajectories:
     def provenance(self) -> Provenance:
         """The provenance rows for the statistics of a dataset.
 
-        Usually the rows come from the output of the stage `records` for each trajectory. If any
-        trajectory lacks this output, all rows come from the existing files provenance.parquet.
+        The rows come from the outputs of the stage `records` or, if any is missing, from
+        provenance.parquet.
         """
         kept = counted_provenance(self.trajectories)
         if kept is not None:

@@ -1,9 +1,8 @@
 """Writes the index of a trajectory dataset.
 
-OSWorld-Desktopd defines `index.json` and `metadata.json`. The tables `trajectories.parquet`,
-`steps.parquet` and `hidden_actions.parquet` contain the same facts and more, for queries.
-`exports.json` and `exports.parquet` contain the number of records of each trajectory in each
-training export. The index includes failed trajectories, even if training exports leave them out.
+OSWorld-Desktopd defines `index.json` and `metadata.json`. The Parquet tables contain the same facts
+and more, for queries. The index includes failed trajectories, even if training exports leave them
+out.
 """
 
 import json
@@ -175,13 +174,7 @@ def write_exports(
     exports: Sequence[ExportState],
     members: Sequence["_Member"],
 ) -> None:
-    """Writes `exports.json` and `exports.parquet`.
-
-    Args:
-        out: the folder of the index.
-        exports: the states of all training exports.
-        members: the trajectories of the index.
-    """
+    """Writes `exports.json` and `exports.parquet`."""
     document = {
         "exports": {state.name: state.as_dict() for state in exports},
         "trajectories": {},
@@ -265,7 +258,6 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
     """Returns the row of a trajectory in `trajectories.parquet`.
 
     Args:
-        trajectory: id of the trajectory.
         head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
         rows: provenance of the steps.
     """
@@ -449,9 +441,7 @@ def _write_tables(
     """Writes the tables of trajectories, steps and hidden actions.
 
     Args:
-        trajectories: trajectories in any order.
         splits: trajectory id → split, or None for a trajectory that no export contains.
-        out: folder of the tables.
         tally: counts the trajectories, and collects the problems of unreadable trajectories.
     """
     with (
@@ -462,8 +452,8 @@ def _write_tables(
         for source in sorted_by_id(trajectories):
             try:
                 if TRAJECTORY_FILE not in source.digests:
-                    # Without the output of the stage `records`, only a full read shows whether a
-                    # file of the trajectory is missing.
+                    # Without the output of the stage `records`, only a full read finds a missing
+                    # file.
                     load_corrected(source)
                 head, provenance = facts_of(source)
                 verdict = judged_success(source)
@@ -490,15 +480,14 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: trajectory id → entry in `index.json`. The entry is JSON text, because text takes a
-            tenth of the memory of objects.
+        entries: trajectory id → entry in `index.json`. JSON text takes a tenth of the memory of
+            objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.
         complete: number of trajectories in which a screenshot shows every action.
         steps: number of steps of all readable trajectories.
-        by_name: subject in `_COUNTED` → counts by name, for example the number of actions of each
-            action type.
+        by_name: subject in `_COUNTED` → counts by name.
         leaks: counts and rates of leaks; see `check_dataset_leaks`.
     """
 
@@ -517,7 +506,6 @@ class IndexTally:
         """Adds a trajectory to all counts.
 
         Args:
-            trajectory: id of the trajectory.
             head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
             rows: provenance of the steps.
         """

@@ -1,7 +1,6 @@
 """Checks a written trajectory index against the trajectories and exports that it lists.
 
-All numbers are computed again from the output of the stage `records` and from the other tables of
-the index.
+All numbers are computed again.
 """
 
 from collections import Counter
@@ -90,9 +89,8 @@ class _Expected:
 class _StepsComparison:
     """Compares the rows of steps.parquet with the provenance of one trajectory after the other.
 
-    Creating a table of five rows takes as long as creating a table of hundreds of rows. Therefore,
-    the rows of many trajectories are compared together. Trajectories are compared one by one only
-    if there is a difference.
+    The rows of many trajectories are compared together, because creating a table of five rows takes
+    as long as one of hundreds of rows.
 
     Attributes:
         problems: the differences found so far.
@@ -108,11 +106,7 @@ class _StepsComparison:
     def add(self, trajectory: str, rows: list[dict[str, Any]]) -> None:
         """Adds the next trajectory, in the order of steps.parquet.
 
-        The rows are collected, and compared as soon as there are `_ROWS_AT_ONCE` rows.
-
-        Args:
-            trajectory: id of the trajectory.
-            rows: provenance of the steps.
+        `rows` is the provenance of the steps.
         """
         self._waiting.append((trajectory, rows))
         self._waiting_rows += len(rows)
@@ -199,8 +193,7 @@ def _check_charts(out: Path) -> Iterator[Problem]:
 def _check_columns_of_steps(path: Path) -> list[Problem]:
     """Returns a problem if steps.parquet has wrong columns.
 
-    The values are not checked here, because most columns are copies of the provenance, which is
-    checked for each trajectory.
+    The values are not checked here.
     """
     try:
         columns = read_schema(path)
@@ -218,10 +211,8 @@ def _expected(
     """Yields the id and the expected values of each trajectory that can be read.
 
     Args:
-        trajectories: trajectories in any order.
         tally: counts all trajectories, including unreadable ones.
-        steps: compares the steps of one trajectory after the other, because the steps of all
-            trajectories would not fit into memory.
+        steps: compares the steps of one trajectory at a time, to limit the memory.
     """
     for source in sorted_by_id(trajectories):
         try:

@@ -1,8 +1,7 @@
 """Assigns trajectories to splits, mostly as in the last build, and finds duplicates.
 
 The store contains a document, called the memory, with the split of each demonstration at the last
-build. Duplicates are demonstrations with the same video or log. datasets/splits.py has the rules
-for splits.
+build. Duplicates are demonstrations with the same video or log.
 """
 
 import hashlib
@@ -93,7 +92,6 @@ class _Placement:
     """Assigns splits for a build, given the splits of the last build.
 
     Attributes:
-        store: contains the manifests of the recordings.
         before: the splits of the last build, with the facts that decided them.
         settings: the settings of the datasets, including those in `_PLACING`.
         demonstrations: demonstration id → split and other facts to store for the next build.
@@ -129,11 +127,8 @@ class _Placement:
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
         """Returns the demonstration's new entry in the memory, before its split is assigned.
 
-        The entry keeps the group from the last build if the task is the same.
-
-        Args:
-            source: the trajectory.
-            keeps_split: whether the entry also keeps the split from the last build.
+        The entry keeps the group from the last build if the task is the same and, with
+        `keeps_split`, also the split.
         """
         try:
             task = head_of(source).split_groups[0]
@@ -163,8 +158,8 @@ class _Placement:
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
-        A demonstration that was in the last build and was no duplicate counts as older than all
-        other demonstrations. Among demonstrations of the same kind, the smaller id counts as older.
+        Demonstrations that were no duplicates in the last build count as the oldest. Among
+        equals, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file

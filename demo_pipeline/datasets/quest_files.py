@@ -24,14 +24,10 @@ _NO_APPLICATION = "unknown"
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> dict[str, Any]:
     """Writes a task file for each demonstration whose instruction comes from a quest.
 
-    In the file, `id` is the id of the trajectory, and `snapshot` is the application. A quest has
-    neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed demonstrations
-    are included, because the quest is a task even if the person failed.
+    A quest has neither evaluator nor setup, so `evaluator` is null and `config` is empty. Failed
+    demonstrations are included.
 
-    Returns:
-        The summary of the stage: the number of tasks, the number of tasks in each folder, the
-        number of demonstrations without a quest, and the number and the problems of unreadable
-        demonstrations.
+    Returns the summary of the stage.
     """
     task_ids: dict[str, list[str]] = defaultdict(list)
     without_quest = 0
@@ -77,7 +73,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
-    """Checks that each quest has a correct task file and is in the list. Reports other files."""
+    """Checks that each quest has a correct task file and is in the list, and finds other files."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     expected = {_file_of(task): task for task in _readable_tasks(trajectories)}

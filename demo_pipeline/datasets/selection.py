@@ -1,8 +1,7 @@
 """Selects the trajectories of training exports, and reads the facts that the selection needs.
 
 The stage `records` writes these facts to `TRAJECTORY_FILE`, so that datasets need not read whole
-trajectories. The rules in this module leave out whole trajectories. The modules of the export
-formats in exports/ have the rules that leave out single steps.
+trajectories. Single steps are left out in exports/.
 """
 
 import hashlib
@@ -50,9 +49,8 @@ COUNTED_COLUMNS = (  # columns of provenance.parquet that the statistics of a da
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
-# Files in the output of the stage `records`.
-# JSON Lines. The first line is a `Head` without corrections and annotations. The other lines are
-# the rows of provenance.parquet.
+# File in the output of the stage `records`, JSON Lines. The first line is a `Head` without
+# corrections and annotations. The other lines are the rows of provenance.parquet.
 TRAJECTORY_FILE = "trajectory.jsonl"
 CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations
@@ -220,10 +218,7 @@ def load_corrected(
 ) -> Corrected:
     """Reads a trajectory with people's corrections and annotations.
 
-    All exports, datasets and evaluations read trajectories with this function.
-
     Args:
-        source: the trajectory.
         rows: provenance of the trajectory, or None to read it from the store.
 
     Raises:
@@ -241,8 +236,7 @@ def load_corrected(
 def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, Any]]:
     """Returns the contents of task.json and of each action.json with people's corrections.
 
-    The keys are paths as in the records of datasets, such as `trajectories/<id>/task.json`. The
-    result is empty if people corrected nothing.
+    The keys are paths such as `trajectories/<id>/task.json`. Empty if people corrected nothing.
     """
     if not corrections_of(source).decisions:
         return {}
@@ -278,8 +272,7 @@ def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
 def head_of(source: DatasetTrajectory) -> Head:
     """Returns the facts about a trajectory with people's corrections and annotations.
 
-    The facts are read from the output of the stage `records` and cached in `source.read`. If there
-    is no such output, the facts are read from the files of the trajectory and not cached.
+    The facts are cached in `source.read` if they come from the output of the stage `records`.
 
     Raises:
         DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
@@ -306,9 +299,6 @@ def head_of(source: DatasetTrajectory) -> Head:
 def facts_of(source: DatasetTrajectory) -> tuple[Head, list[dict[str, Any]]]:
     """Returns the facts about a trajectory, without corrections or annotations, and its provenance.
 
-    Both are read from the output of the stage `records` if it exists, or else from the files of the
-    trajectory.
-
     Raises:
         DemonstrationError, ChangedOutput: see `read_head` and `corrections_of`.
     """
@@ -331,8 +321,7 @@ def _parsed(line: bytes) -> Head:
 def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | None:
     """Reads the `COUNTED_COLUMNS` of all trajectories from the outputs of the stage `records`.
 
-    Returns None if any trajectory has no such output. The caller then has to read the files
-    provenance.parquet.
+    Returns None if any trajectory has no such output.
     """
     columns: list[list[Any]] = [[] for _ in COUNTED_COLUMNS]
     for source in trajectories:
@@ -355,14 +344,13 @@ class Candidate:
         instruction: instruction from task.json, with people's corrections.
         application: application from task.json.
         split_groups: the groups in the provenance, the instruction, and rewordings of the
-            instruction. Trajectories that share a split group have the same task.
+            instruction.
         recorded: time of the recording, in UTC.
         hidden: the hidden actions, that is, the actions that no screenshot shows.
         incomplete: indexes of the steps that exports of steps leave out, because too many actions
             before the step are hidden. The index after the last step stands for the end.
-        bad_steps: indexes of the steps that a reviewer marked as bad. Depending on the setting
-            `exclude_steps`, also indexes of the steps that are annotated as incorrect. Bad steps
-            occur in the prompts of later steps, but are no training targets.
+        bad_steps: indexes of the steps that are no training targets, because a reviewer marked them
+            as bad or, with the setting `exclude_steps`, an annotation calls them incorrect.
         gives_steps: whether exports of steps can use the trajectory, because at least one step or
             the end is not in `incomplete`.
         stretch: the steps that exports of whole trajectories use. None if there are too few
@@ -388,7 +376,7 @@ class _LeftOut:
     """A trajectory that no export contains.
 
     Attributes:
-        reason: the key in `Selection.excluded` under which the trajectory is counted.
+        reason: key in `Selection.excluded`.
         split_group: first split group of the trajectory.
     """
 
@@ -403,9 +391,7 @@ class Selection:
     Attributes:
         chosen: the selected trajectories, sorted by id.
         excluded: reason → number of trajectories that are left out. The reasons failed, aborted,
-            contaminated, incomplete and unreadable are always present, even with the number 0. The
-            reasons excluded, duplicate, rejected, not_approved, unknown_outcome, ungraded and
-            low_alignment are present only with a number above 0.
+            contaminated, incomplete and unreadable are present even with the number 0.
         problems: problems of the unreadable trajectories.
         newest: latest recording time of `chosen`, in UTC, or `EPOCH` if it is unknown.
         left_out: trajectory id → why the trajectory is left out. Unreadable trajectories are
@@ -429,9 +415,9 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     - failed demonstrations, aborted demonstrations and demonstrations of a benchmark task, unless
       the settings include them.
 
-    Each of these is counted under the first reason that applies. Unreadable trajectories are left
-    out and reported. Trajectories with too many hidden actions, which no screenshot shows, are left
-    out later by `splits.plan_export`, because the limit depends on the kind of export.
+    Each is counted under the first reason that applies. Unreadable trajectories are left out and
+    reported. `splits.plan_export` later leaves out trajectories with too many actions that no
+    screenshot shows.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
@@ -493,10 +479,7 @@ def _wordings(head: Head) -> Iterator[str]:
 
 
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Returns the reason to leave out a trajectory because of its id, a duplicate or its review.
-
-    Returns an empty string if none of these reasons applies.
-    """
+    """Returns the reason to leave out a trajectory for its id, a duplicate or its review, or ""."""
     if source.id in settings.exclude:
         return "excluded"
     if source.duplicate_of:
@@ -508,10 +491,7 @@ def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> s
 
 
 def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
-    """Returns the indexes of the steps that are annotated as incorrect.
-
-    The result is empty if the settings do not exclude such steps.
-    """
+    """Returns the steps annotated as incorrect, or none if the settings do not exclude them."""
     if settings.exclude_steps == "none":
         return frozenset()
     incorrect: set[int] = set()
@@ -523,10 +503,7 @@ def _incorrect(notes: Notes, settings: DatasetSettings) -> frozenset[int]:
 
 
 def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
-    """Returns the reason to leave out a trajectory because of its grade.
-
-    Returns an empty string if the settings accept the grade.
-    """
+    """Returns the reason to leave out a trajectory because of its grade, or ""."""
     note = head.notes.get(None, {}).get("alignment")
     if not settings.min_alignment:
         return ""
@@ -538,10 +515,9 @@ def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
 def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
     """Returns the reason to leave out a trajectory because of its outcome, its task or its grade.
 
-    Returns an empty string if there is no such reason. A demonstration whose `status` in meta.json
-    is not `completed` counts as aborted, whatever `reason` in meta.json says. The setting
-    `include_aborted` also decides about a demonstration without a status, but the reason is then
-    `unknown_outcome`.
+    Returns "" if there is no such reason. A `status` in meta.json other than `completed` counts as
+    aborted, whatever `reason` says. Without a status, `include_aborted` also decides, but the
+    reason is `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

@@ -1,8 +1,8 @@
 """Assigns trajectories to splits, and decides which trajectories an export contains.
 
 Demonstrations of the same task form a group, and a hash of the group's name selects the split of
-the group. Therefore, no task is in two splits. A new demonstration can move an older demonstration
-to another split only if the new demonstration belongs to two groups, which are then joined.
+the group. Therefore, no task is in two splits. A new demonstration moves an older one to another
+split only by joining two groups.
 """
 
 import hashlib
@@ -76,10 +76,9 @@ def connected_groups(
             that were in the last build.
 
     Returns:
-        Trajectory id → name of the trajectory's group. The oldest trajectory of a group decides the
-        name. If this trajectory was in the last build, the name stays the same. Otherwise, the name
-        is the first split group of the trajectory. The name therefore does not change if newer
-        trajectories join the group.
+        Trajectory id → name of the trajectory's group. The oldest trajectory decides the name:
+        its group at the last build, or else its first split group. Newer trajectories therefore
+        never change the name.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -124,8 +123,7 @@ def assign_splits(
             `normalise_app` accepts.
         applications: trajectory id → application. Needed only for held-out applications.
         besides: ids of trajectories that get a split but do not influence other trajectories. A
-            group that contains only such trajectories is not moved into an empty split. A split
-            that contains only such groups counts as empty.
+            split that contains only such groups counts as empty.
         placed: group → split of the group at an earlier build.
     """
     placed = placed or {}
@@ -164,7 +162,7 @@ def assign_splits(
 def stable_position(seed: int, group: str) -> float:
     """Returns the hash of a group as a number in [0, 1), which decides the split.
 
-    The number consists of the first 53 bits of the SHA-256 hash of seed and group.
+    The number is the first 53 bits of the SHA-256 of seed and group.
     """
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
@@ -189,8 +187,7 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
 def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
     """Returns the split whose interval contains the position.
 
-    The last split also contains positions above its interval, which can occur because the ratios
-    are rounded.
+    The last split also contains positions above its interval (rounded ratios).
     """
     for split, (_, high) in intervals.items():
         if position < high:
@@ -205,13 +202,8 @@ def _fill(
 ) -> tuple[tuple[str, Split], ...]:
     """Moves a group into each empty split, without leaving another split empty.
 
-    Args:
-        assigned: group → split. This function changes the dictionary.
-        position: group → position, for the groups that may be moved.
-        intervals: the interval of each split; see `split_intervals`.
-
-    Returns:
-        The moved groups with their new splits.
+    Changes `assigned`, and returns the moved groups with their new splits. `position` has only the
+    groups that may be moved.
     """
     moves = []
     for split, (low, high) in intervals.items():
@@ -243,8 +235,7 @@ def plan_splits(
 ) -> tuple[Selection, SplitPlan]:
     """Selects trajectories and assigns their splits, which are the same for every export.
 
-    Some of the trajectories have too many hidden actions, which no screenshot shows, for some kinds
-    of exports. `plan_export` removes these trajectories.
+    `plan_export` then removes trajectories with too many actions that no screenshot shows.
     """
     selection = select(trajectories, settings)
     split_groups: dict[str, Sequence[str]] = {}
@@ -281,14 +272,12 @@ def plan_export(
     """Returns the trajectories of an export and their splits, which are the same in all exports.
 
     Trajectories with too many hidden actions, which no screenshot shows, are left out as
-    `incomplete`. An export of steps leaves out a trajectory if the share of hidden actions before
-    each step, and before the end, exceeds `max_hidden_share`. An export of whole trajectories keeps
-    a trajectory only if at least `min_steps` steps follow each other without a hidden action in
-    between.
+    `incomplete`: from exports of steps if the share of hidden actions before each step and before
+    the end exceeds `max_hidden_share`, from other exports if no `min_steps` steps follow each other
+    without a hidden action in between.
 
     Args:
         trajectories: committed and valid trajectories, in any order.
-        settings: settings that decide the selection of trajectories and the splits.
         whole_trajectories: whether the export has whole trajectories instead of steps.
     """
     selection, splits = plan_splits(trajectories, settings)

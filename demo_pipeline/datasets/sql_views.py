@@ -113,10 +113,9 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
     """Returns the SQL script that creates the views.
 
     Args:
-        views: the views, in the order of the script.
         root: path of the store's root, or empty if the script is run in the store's root.
-        present: names of the views whose files exist, or None if all exist. The statements of other
-            views become comments, because DuckDB rejects a view without files.
+        present: names of the views whose files exist, or None if all exist. Other views become
+            comments, because DuckDB rejects a view without files.
     """
     prefix = f"{root.rstrip('/')}/" if root else ""
     lines = ["-- Views over the store's Parquet files.\n"]
@@ -140,12 +139,11 @@ def create_views(
     """Creates views over the given outputs in a DuckDB connection.
 
     Args:
-        sql: the connection.
         views: all views. Views over outputs that are not in `folders` are ignored.
         folders: name of an output (`View.output`) → folder of the output.
 
     Returns:
-        The names of the created views. A view without files is not created.
+        The names of the created views.
     """
     created = set()
     for view in views:

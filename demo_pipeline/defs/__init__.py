@@ -1,7 +1,7 @@
 """Defines the assets, jobs, sensors and the schedule of Dagster.
 
-The other modules are imported inside `build_defs`. Otherwise the command `doctor`, which needs only
-instance_health.py of this package, would import all stages.
+The other modules are imported inside `build_defs`, so that the command `doctor` need not import all
+stages.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Defines the Dagster assets of the datasets, which have no partitions, and the job to build them.
 
-The assets read their inputs directly from the store. A Dagster IO manager would require every
-partition, so the datasets could not be built if a single demonstration were missing.
+The assets read the store directly, because a Dagster IO manager would require every partition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +31,8 @@ from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Tag of each materialization of a dataset. The value is Dagster's id of the newest materialization
-# of the asset `records` at the time when the dataset was built.
+# Tag of a materialized dataset: Dagster's id of the newest materialization of `records` at that
+# time.
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
 _PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
 _WHOLE_CHECK = "trajectories_whole"  # name of the asset check that reports damaged trajectories
@@ -51,11 +50,7 @@ def wanted_stages(settings: Settings) -> list[Stage[Any]]:
 
 
 def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """Returns an asset for each dataset that the settings enable.
-
-    A disabled training export has no asset, because every selection of assets that contains it
-    would fail.
-    """
+    """Returns an asset for each dataset that the settings enable."""
     return [_asset(stage, upstream(stage, settings)) for stage in wanted_stages(settings)]
 
 
@@ -129,9 +124,8 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
     """Returns the asset with the parents that Dagster's UI shows in the lineage.
 
-    The index and the statistics must be built even if a training export fails. Therefore, their
-    steps do not depend on the steps of the exports, which run first only because of their priority.
-    The lineage still shows the exports as parents.
+    The index and the statistics show the exports as parents, but do not depend on their steps,
+    because they must be built even if an export fails.
     """
     return dg.AssetsDefinition(
         keys_by_input_name=asset.keys_by_input_name,
@@ -159,10 +153,7 @@ def _whole_result(result: BuildResult, trajectory_count: int) -> dg.AssetCheckRe
 
 
 def newest_records_event(instance: dg.DagsterInstance) -> int:
-    """Returns Dagster's id of the newest materialization of the asset `records`.
-
-    Returns 0 if there is no materialization. Later materializations have larger ids.
-    """
+    """Returns Dagster's id of the newest materialization of the asset `records`, or 0."""
     events = instance.fetch_materializations(dg.AssetKey(RECORDS_STAGE.name), limit=1).records
     return events[0].storage_id if events else 0
 

@@ -1,8 +1,4 @@
-"""The sensors that request runs for the datasets and for the catalog of OSWorld tasks.
-
-They decide when the datasets and the catalog are built again, and how long to pause after a failed
-run.
-"""
+"""The sensors that request runs for the datasets and for the catalog of OSWorld tasks."""
 
 import hashlib
 import json
@@ -33,12 +29,6 @@ def store_sensor(
     """Returns a decorator that turns a function into a sensor that is switched on by default.
 
     If the store or the uploads cannot be read, the sensor skips and reports the error.
-
-    Args:
-        name: the name of the sensor.
-        interval_seconds: the time between two evaluations.
-        description: the text in the UI.
-        jobs: the jobs whose runs the sensor requests.
     """
 
     def decorate(evaluate: _Evaluate) -> dg.SensorDefinition:
@@ -63,9 +53,8 @@ def store_sensor(
 def rebuild_datasets(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor that requests a rebuild of the datasets after new demonstrations.
 
-    The cursor of the sensor has three values: the id of the newest event of the asset `records` for
-    which the datasets were requested, the time at which the sensor first saw a newer event, and the
-    number of failed attempts.
+    The cursor has three values: the newest event of `records` for which the datasets were
+    requested, the time at which a newer event was first seen, and the number of failed attempts.
     """
 
     @store_sensor(
@@ -127,8 +116,8 @@ def has_demonstrations_in_work(instance: dg.DagsterInstance) -> bool:
 def tasks_changed(interval_seconds: int, job: Any) -> dg.SensorDefinition:
     """Returns the sensor `tasks_changed`, which requests the catalog of OSWorld tasks.
 
-    The cursor of the sensor has two values: a hash of the inputs and the current version of the
-    catalog, and the number of attempts to build the catalog from these inputs.
+    The cursor has two values: a hash of the catalog's inputs and version, and the number of
+    attempts to build the catalog from these inputs.
     """
 
     @store_sensor(

@@ -22,9 +22,9 @@ _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the addr
 # Maximum time from the launch of a run to the lock of its file. A run that takes longer counts as
 # dead. Measured: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
-# Minimum age of the last change of a run before the run may count as dead. The process of a run can
-# outlive the server that launched it, and lock the run's file a little later. If such a run is
-# closed too early, no harm is done, because Dagster does not execute a run that has ended.
+# A run counts as dead at the earliest 10 s after its last change, because its process can outlive
+# the server that launched it. Closing a run too early does no harm, because Dagster does not execute
+# an ended run.
 _ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run
 
@@ -35,7 +35,6 @@ def close_dead_runs(instance: dg.DagsterInstance, *, died: bool = True) -> list[
     Returns the ids of the demonstrations that these runs processed.
 
     Args:
-        instance: the instance that records the runs.
         died: True if the processes were killed; False if the user interrupted the command.
     """
     locks = lock_folder(Path(instance.root_directory))
@@ -81,8 +80,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
     """Yields the runs whose process died on this machine before it could lock the lock file.
 
-    Runs whose event log is not stored on this machine are left out, because the server that
-    launched them may be on another machine.
+    Runs whose event log is on another machine are left out, because their server may be there too.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return
@@ -104,10 +102,9 @@ def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
 
 
 def _answers(server: dict[str, object]) -> bool:
-    """Returns whether a server is still running.
+    """Returns whether a server still runs.
 
-    A server with a port instead of a Unix socket counts as running, because it may be on another
-    machine.
+    A server with a port counts as running, because it may be on another machine.
     """
     path = server.get("socket")
     if not path:

@@ -75,8 +75,7 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
             raise dg.Failure(
                 message, metadata={reporting.WHY: DEFECT}, allow_retries=False
             ) from None
-        # Dagster would store the metadata of a `MaterializeResult` a second time, in the event of
-        # the step's output. Therefore the metadata is added through the context.
+        # Dagster would store the metadata of a `MaterializeResult` twice.
         metadata = reporting.stage_metadata(result, roots.workspace.store.url)
         context.add_asset_metadata(metadata)
         yield dg.MaterializeResult(

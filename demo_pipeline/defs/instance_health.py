@@ -1,6 +1,6 @@
 """Examines whether Dagster can work: its home, runs that hang, the daemon and the sensors.
 
-This is the check `dagster` of `demo-pipeline doctor`. `runs/health.py` has the other checks.
+This is the check `dagster` of `demo-pipeline doctor`.
 """
 
 import os
@@ -90,8 +90,7 @@ def _instance(
 def sensor_intervals(settings: Settings) -> dict[str, int]:
     """Returns the seconds between two evaluations for each sensor name.
 
-    The Dagster definitions contain the same numbers, but loading the definitions would take too
-    long for `doctor`.
+    They are copies, because loading the Dagster definitions would take too long for `doctor`.
     """
     return dict.fromkeys(_SENSORS, settings.discovery.interval_seconds)
 

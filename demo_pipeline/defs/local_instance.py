@@ -1,7 +1,4 @@
-"""Opens the Dagster instance of a command, and tests it before anything is built.
-
-This module also completes a new DAGSTER_HOME, and explains what is wrong with an unusable one.
-"""
+"""Opens the Dagster instance of a command, and tests it before anything is built."""
 
 import fcntl
 import os
@@ -21,8 +18,7 @@ from demo_pipeline.files.atomic_write import replace_synced, sync
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import InstanceError, error_words
 
-# Folders of DAGSTER_HOME. They are created here, because Dagster would make them readable for all
-# users.
+# Folders of DAGSTER_HOME. Dagster would make them readable for all users.
 _FOLDERS = ("history", "schedules", "storage")
 _DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
 _DRAFT = ".new-databases"  # folder in which Dagster creates databases
@@ -62,8 +58,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
             ask_instance(instance)
         except Exception as error:  # noqa: BLE001 - broken files can cause any error in Dagster
             raise InstanceError(instance_fault(home, error)) from None
-        # From here on, the garbage collector skips the objects that loading Dagster created, in
-        # this process and in its workers.
+        # From here on, the garbage collector skips the objects that loading Dagster created.
         spare_existing_objects()
         yield instance
 
@@ -71,9 +66,8 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 def make_databases(home: Path) -> None:
     """Creates the databases that DAGSTER_HOME lacks, or that were created only in part.
 
-    Dagster creates a database in many transactions, and cannot use a database whose creation was
-    interrupted. Therefore databases are created in a draft folder, and moved to their places when
-    they are complete. A database with any row is never replaced.
+    Dagster cannot use a database whose creation was interrupted. Therefore databases are moved from
+    a draft folder when they are complete. A database with any row is never replaced.
     """
     if not any(_is_unfinished(home / name) for name in _DATABASES):
         return

@@ -1,8 +1,4 @@
-"""The maintenance jobs (retry, reprocess and prune) and their schedule.
-
-This module also decides which old runs can be deleted without changing the status of assets in the
-UI.
-"""
+"""The maintenance jobs (retry, reprocess and prune) and their schedule."""
 
 import datetime as dt
 import shutil
@@ -40,7 +36,6 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     is also kept, because it shows whether the demonstration succeeded.
 
     Args:
-        instance: the instance that records the runs.
         before: a time, in epoch seconds; only runs that were created earlier are deleted.
     """
     kept_runs = set(_runs_behind_assets(instance))
@@ -99,10 +94,7 @@ def _runs_behind_partitions(
 
 
 def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool:
-    """Returns whether a partition has an active run, whoever started it.
-
-    Runs whose process was killed do not count.
-    """
+    """Returns whether a partition has an active run whose process was not killed."""
     filters = dg.RunsFilter(tags={PARTITION_TAG: demonstration}, statuses=_GOING)
     dead = dead_run_ids(instance)
     return any(run.run_id not in dead for run in instance.get_runs(filters))
@@ -111,9 +103,8 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
     """Removes a partition, and its runs with their events and logs; returns the number of runs.
 
-    Dagster cannot remove single events. Therefore events of the partition in other runs stay. These
-    events contain ids and counts. SQLite keeps the bytes of deleted rows in its file until other
-    rows replace them.
+    Events of the partition in other runs stay, with ids and counts. SQLite keeps the bytes of
+    deleted rows until other rows replace them.
     """
     home = Path(instance.root_directory)
     tags = {PARTITION_TAG: demonstration}

@@ -1,7 +1,6 @@
 """The assets that are observed: the OSWorld task files and the decisions of people.
 
-People write the task files and the decisions. Dagster therefore only records the state of these
-assets and cannot materialize them, so "Materialize all" and backfills leave them out.
+Dagster cannot materialize these assets, so "Materialize all" and backfills leave them out.
 """
 
 import hashlib

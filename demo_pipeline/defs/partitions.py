@@ -9,8 +9,7 @@ import dagster as dg
 
 PARTITIONS_NAME = "demonstrations"
 DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
-# The group of all assets. Dagster's lineage shows the name and state of each asset only if there is
-# a single group; several groups are shown as closed boxes.
+# The group of all assets. With several groups, Dagster's lineage would hide the assets in boxes.
 ASSET_GROUP = "demo_pipeline"
 DATASET_KIND = "dataset"  # kind of the assets that are built from all trajectories
 OWNERS = ["team:demonstrations"]
@@ -40,8 +39,8 @@ def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> lis
     try:
         instance.add_dynamic_partitions(PARTITIONS_NAME, new_ids)
     except Exception as error:
-        # Another process registered some of the ids at the same moment. The error is recognized by
-        # its name, because its class belongs to the database library of Dagster's storage.
+        # Another process registered some of the ids at the same moment. The class of the error
+        # depends on the database library.
         if type(error).__name__ != "IntegrityError":
             raise
         instance.add_dynamic_partitions(PARTITIONS_NAME, unregistered(instance, new_ids))

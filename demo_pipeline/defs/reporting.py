@@ -58,8 +58,8 @@ def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
 def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
     """Returns metadata of an output: its counts, warnings, path and the path of its contact sheet.
 
-    Counts of 0 are left out. The metadata contains neither images nor the text of a task, because
-    Dagster cannot delete single events when a demonstration is forgotten.
+    Counts of 0, images and the text of a task are left out, because Dagster cannot delete single
+    events when a demonstration is forgotten.
     """
     metadata: dict[str, Any] = {
         key: value for key, value in result.summary.items() if value and type(value) in {int, float}
@@ -123,8 +123,7 @@ def check_specs(
 def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.AssetCheckResult]:
     """Yields the results of the checks that a stage declares now.
 
-    If the output was up to date, the results are those of its last build. Checks that were removed
-    or renamed after that build are left out.
+    If the output was up to date, the results are those of its last build.
     """
     checks = {check.name: check for check in stage.checks}
     for outcome in result.checks:
@@ -137,11 +136,10 @@ def check_result(
 ) -> dg.AssetCheckResult:
     """Converts the outcome of a check to Dagster's result.
 
-    The result describes the first problem. Without problems, it describes what was compared.
-    Nothing in the result is repeated, because Dagster stores each result three times.
+    The result describes the first problem or, without problems, the comparison. Its text must be
+    short, because Dagster stores each result three times.
 
     Args:
-        outcome: the outcome of the check.
         compared: name → number of things that the check compared.
     """
     severity = dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN
@@ -194,7 +192,6 @@ def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg
     """Returns the exception that fails a step; its message names the first problem.
 
     Args:
-        problems: why the step failed.
         why: the kind of failure, `REFUSED`, `TRANSIENT` or `DEFECT`.
         introduction: the start of the message.
     """
@@ -211,8 +208,8 @@ def retried(
     The exception requests a retry after each of the first three attempts, and is a failure after
     the fourth.
 
-    A step is not retried if its upload changed, because the sensor then requests another run. A
-    step is also not retried if all retries for the same cause failed earlier in the run.
+    A step is not retried if its upload changed, or if all retries for the same cause failed earlier
+    in the run.
     """
     attempts = context.retry_number
     message = plain_line(error.reason)
@@ -245,13 +242,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes each message that this thread logs inside the block to `write`, from level INFO up.
-
-    Runs in other threads have their own logs.
-
-    Args:
-        write: takes the level and the message.
-    """
+    """Passes each message that this thread logs inside the block to `write`, from level INFO up."""
     logger = logging.getLogger(LOG_ROOT)
     level_before = logger.level
     thread = threading.get_ident()

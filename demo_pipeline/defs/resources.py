@@ -47,9 +47,8 @@ def roots_resource(
     """Returns the resource `roots` with these settings; a run cannot configure it.
 
     Args:
-        settings: the settings.
         vain_waits: the causes of transient errors that outlasted all retries, shared by all runs of
-            a command. If it is None, each run remembers its own causes.
+            a command. None: each run remembers its own causes.
     """
 
     @dg.resource(
@@ -67,8 +66,7 @@ def roots_resource(
 def _run_lock(context: dg.InitResourceContext) -> AbstractContextManager[None]:
     """Locks the lock file of a run while this process executes the run.
 
-    Runs of launchers other than Dagster's default are not locked, because these launchers find out
-    themselves which of their runs have died.
+    Only runs of Dagster's default launcher are locked. Other launchers detect dead runs themselves.
     """
     run = context.run
     instance = context.instance

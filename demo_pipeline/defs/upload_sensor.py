@@ -1,7 +1,7 @@
 """The sensor `new_uploads`, and the job `process_many`, which processes many uploads.
 
-This module asks Dagster which demonstrations have a run, and requests runs. runs/discovery.py
-decides which uploads are complete and new. runs/local_runs.py executes the runs of `process_many`.
+runs/discovery.py decides which uploads are complete and new. runs/local_runs.py executes the runs
+of `process_many`.
 """
 
 import hashlib
@@ -47,8 +47,7 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-# Maximum number of runs that one evaluation of the sensor requests. Each request takes 0.3 s of CPU
-# time (measured), during which the sensor does nothing else.
+# Maximum number of runs that one evaluation of the sensor requests. Measured: 0.3 CPU s each.
 MANY = 25
 _KEYS_PER_QUERY = 10_000  # maximum number of demonstrations in a query to Dagster's database
 _NO_CATALOG = (
@@ -111,8 +110,7 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
     """Returns the job `process_many`.
 
     Args:
-        roots: the resource `roots` of the job. Dagster requires that the jobs of a sensor are bound
-            to their resources.
+        roots: the resource `roots`. Dagster requires it for the jobs of a sensor.
     """
 
     @dg.job(
@@ -129,9 +127,8 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 def runs_here(instance: dg.DagsterInstance) -> bool:
     """Returns whether a process on this machine may execute runs without the launcher.
 
-    This is possible only with Dagster's default launcher. With the launchers of Ray and Kubernetes,
-    Dagster's run monitoring asks the launcher about every run, and ends runs that the launcher did
-    not start.
+    This is possible only with Dagster's default launcher. Otherwise, Dagster's run monitoring ends
+    runs that the launcher did not start.
     """
     return isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 
@@ -243,8 +240,7 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
     """Returns whether the last run of each demonstration was cancelled, and when it ended.
 
-    The last run is the demonstration's own newest run, or the newest run of `process_many` if that
-    run processed the demonstration. Of these two runs, the later one counts.
+    The last run may also be the newest run of `process_many`.
     """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):
@@ -259,7 +255,7 @@ def _newest_of_each(
 ) -> Iterator[tuple[str, _RunEnd]]:
     """Yields each demonstration with the end of its newest run, ignoring runs of `process_many`.
 
-    Each query asks for many ids. With a query for each id, 3,000 uploads took 20 to 30 s.
+    Queries many ids at once. With a query for each id, 3,000 uploads took 20 to 30 s.
     """
     for start in range(0, len(ids), _KEYS_PER_QUERY):
         runs_of_ids = dg.RunsFilter(tags={PARTITION_TAG: ids[start : start + _KEYS_PER_QUERY]})

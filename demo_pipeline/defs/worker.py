@@ -42,7 +42,6 @@ def begin(
     """Prepares a worker process, and returns the function that executes tasks.
 
     Args:
-        settings: the settings.
         home: the folder DAGSTER_HOME.
         command: the name of the command, which the UI shows as the user of the runs.
         level: the lowest level of log messages to show.

@@ -1,9 +1,7 @@
 """Models of the JSON files of an OSWorld-Desktopd dataset, and the vocabularies of the format.
 
-The vocabularies are roles, states, action types and key names. Each action type has its own model
-of parameters. Coordinates are pixels of the 1920x1080 canvas; `pixel_at` and `shares_of` convert
-relative coordinates. trajectory_reader.py reads folders, and validator.py checks rules that concern
-several files.
+The vocabularies are roles, states, action types and key names. Coordinates are pixels of the
+1920x1080 canvas. validator.py checks rules that concern several files.
 """
 
 from collections.abc import Mapping
@@ -109,7 +107,7 @@ def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
 def shares_of(x: float, y: float, size: Pixel) -> tuple[float, float]:
     """Converts pixel coordinates in a screenshot to relative coordinates, 0 to 1.
 
-    A pixel outside the screenshot is first moved to the nearest edge of the screenshot.
+    A pixel outside the screenshot is first moved to its nearest edge.
     """
     return _share(x, size[0]), _share(y, size[1])
 
@@ -274,8 +272,7 @@ class _HasParameters(Protocol):
 def points(action: _HasParameters) -> list[tuple[int, int]]:
     """Returns the points of an action, (x, y) in canvas pixels.
 
-    A drag has two points, and an action without a position has no point. All other actions have
-    one point.
+    A drag has two points, an action without a position none, all other actions one.
     """
     parameters = action.parameters
     if isinstance(parameters, DragParameters):
@@ -347,7 +344,7 @@ class Creator(Document):
 class Metadata(Document):
     """The content of metadata.json: the program that made the dataset, and its settings.
 
-    The format does not define the keys of this file. These are the keys that this pipeline writes.
+    The format does not define the keys of this file.
 
     Attributes:
         version: the version of the format.

@@ -20,10 +20,7 @@ _STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StepFiles:
-    """A step: its number, its action, and the paths of its files.
-
-    The screenshot and the tree are not loaded.
-    """
+    """A step: its number, its action, and the paths of its files."""
 
     index: int
     folder: Path

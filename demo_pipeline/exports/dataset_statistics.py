@@ -191,8 +191,8 @@ def _measure(samples: str | pa.Table, provenance: Provenance | str) -> DatasetSt
     """Runs all counting queries.
 
     Args:
-        samples: the samples as a table, or an SQL query that selects them.
-        provenance: the provenance as a table, as Parquet files, or as an SQL query.
+        samples: a table, or an SQL query that selects the samples.
+        provenance: a table, Parquet files, or an SQL query.
     """
     with engine() as sql:
         for name, source in (("samples", samples), ("provenance", provenance)):
@@ -270,7 +270,7 @@ def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
 
     Args:
         sql: a connection with the views.
-        present: names of the views that exist.
+        present: names of the existing views.
     """
     return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
@@ -280,7 +280,6 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
 
     Args:
         sql: the connection, whose views exist already.
-        query: the query of the user.
         folders: the folders whose files may be read.
 
     Raises:

@@ -197,10 +197,7 @@ class _Screen:
         return list(areas.items())
 
     def _owner(self, position: int) -> int:
-        """Returns the position of the outermost menu or combo box that contains an item.
-
-        Returns -1 if the node is not an item of a menu or combo box.
-        """
+        """Returns the position of the outermost menu or combo box that contains an item, or -1."""
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:
             return -1

@@ -1,8 +1,8 @@
 """Checks the records of any export form, such as `sft`, in stage outputs and in datasets.
 
-A form describes its records by a `RecordFormat`. The other checks are the same for all forms:
-missing files, unreadable values, missing images, repeated ids, trajectories in two splits, and
-tables that differ from the JSON lines.
+A form describes its records by a `RecordFormat`. For all forms, the checks find missing files,
+unreadable values, missing images, repeated ids, trajectories in two splits, and tables that differ
+from the JSON lines.
 """
 
 import hashlib

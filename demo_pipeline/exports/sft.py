@@ -577,8 +577,7 @@ _TABLE = Table(
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields a sample for each step and each wording of the instruction.
 
-    Annotations may contain other wordings than task.json. If the setting `sft_keys` is
-    `documented`, only the wording in task.json is used.
+    If the setting `sft_keys` is `documented`, only the wording in task.json is used.
     """
     yield from _samples(source)
     if _is_documented_form(source.settings):

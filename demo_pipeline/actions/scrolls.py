@@ -32,7 +32,7 @@ FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel sp
 # If the deltas of a scroll add up to more than 30, they count 120ths of a notch. Few scrolls have
 # more than 30 notches.
 MANY_NOTCHES = 30
-# With fewer scrolls in a recording, the unit of the wheel is uncertain.
+# With fewer than three scrolls in a recording, the unit of the wheel is uncertain.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
@@ -82,7 +82,7 @@ class _WheelRule:
     def remainder(self, delta_sum: float) -> float:
         """Returns the exact number of notches minus the whole number that `notches` returns.
 
-        At most half a notch, unless the scroll has more than `MAX_NOTCHES`.
+        The result is at most half a notch, unless the scroll has more than `MAX_NOTCHES`.
         """
         whole = copysign(self.notches(delta_sum), delta_sum)
         return round(delta_sum / self.per_notch - whole, _DECIMALS)
@@ -341,8 +341,8 @@ def sign_disagrees(
 ) -> bool | None:
     """Returns whether the video contradicts the direction of a scroll under the rule by unit.
 
-    Returns None if the video does not show the sign, or if only a single scroll contradicts the
-    rule.
+    Returns None if the video does not show the sign, or if only a single scroll contradicts
+    the rule by unit.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None

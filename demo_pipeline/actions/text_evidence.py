@@ -34,8 +34,8 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 # Number of scans after the typing that are searched for the text. Three scans take 3 to 12 s,
 # because recorders scan every 1 to 4 s.
 SCANS_AFTER = 3
-# A typed text with fewer characters must equal the text that a field gained. A longer typed text
-# may be a part of the gained text.
+# A typed text of fewer than three characters must equal the text that a field gained. A longer
+# typed text may be a part of the gained text.
 SHORTEST_SOUGHT = 3
 # Maximum number of characters that an input method may write for each typing event. Real input
 # methods write fewer.

@@ -40,8 +40,8 @@ class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
     The kinds up to `reflection` are about a step or the end, the kinds from `reflection` on about
-    the whole demonstration. There, `reflection` gives the reason for the scores, which are integers
-    from 0 to 10.
+    the whole demonstration. For a demonstration as a whole, `reflection` gives the reason for the
+    scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -301,8 +301,8 @@ def human_annotations(
     """Converts decisions on the review page to annotations.
 
     Args:
-        digests: hashes of the current content, see `judged_digests`. Annotations
-            from stale decisions keep the decision's hash.
+        digests: hashes of the current content, see `judged_digests`. Annotations from stale
+            decisions keep the decision's hash.
     """
     for decision in judgement.applied:
         yield from _decision_annotations(decision, digests.get(decision.step))

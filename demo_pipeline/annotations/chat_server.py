@@ -180,7 +180,7 @@ def each_result(
     """Runs `work` on up to `at_once` items at a time, and yields each result once it is ready.
 
     If `work` raises an exception, the other results that are ready are yielded before it is raised.
-    Closing the generator or an exception cancels all other work.
+    An exception, or closing the generator, cancels all other work.
     """
     waiting = iter(items)
     pending = set[asyncio.Task[ResultT]]()

@@ -168,8 +168,7 @@ def _models(
 ) -> "list[ModelProvider]":
     """Returns a provider that asks about steps, and one that asks about whole demonstrations.
 
-    The providers run in this order, because questions about demonstrations quote the answers about
-    steps.
+    Questions about demonstrations quote the answers about steps, so this order matters.
     """
     from demo_pipeline.annotations.annotate import quest_objectives
     from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider

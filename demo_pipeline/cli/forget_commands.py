@@ -141,8 +141,8 @@ def _require_removable(
 ) -> None:
     """Ends the command if a demonstration cannot be removed now.
 
-    This is so while a run processes it, if the store is not writable, and if its upload exists but
-    `delete_upload` is not set.
+    Possible reasons are a run that processes the demonstration, a store that is not writable, and
+    an upload that still exists although `delete_upload` is not set.
     """
     from demo_pipeline.defs.maintenance import is_being_processed
     from demo_pipeline.review.review_store import require_idle

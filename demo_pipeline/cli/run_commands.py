@@ -261,7 +261,7 @@ class _Run:
         return bool(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
 
     def _selection_without_work(self) -> _Selection | None:
-        """Returns the selection if everything is up to date, else None. Does not import Dagster."""
+        """Returns the selection if nothing has to be built, else None. Does not import Dagster."""
         from demo_pipeline.runs.plan import tasks_unchanged, unchanged_datasets
         from demo_pipeline.runs.run_locks import dead_runs, lock_folder
 

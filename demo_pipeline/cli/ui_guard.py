@@ -64,7 +64,7 @@ def private_address() -> tuple[str, int]:
     """Returns a free address and port of this machine for Dagster's webserver.
 
     The address must be secret, because the webserver redirects its root to the secret path. On
-    Linux, it is one of 16 million addresses 127.*.*.*, drawn at random. On other systems, only the
+    Linux, the address is one of 16 million (127.*.*.*), drawn at random. On other systems, only the
     port is random.
     """
     address = "127.0.0.1"

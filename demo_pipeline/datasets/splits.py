@@ -123,7 +123,7 @@ def assign_splits(
             `normalise_app` accepts.
         applications: trajectory id → application. Needed only for held-out applications.
         besides: ids of trajectories that get a split but do not influence other trajectories. A
-            split that contains only such groups counts as empty.
+            split that contains only such trajectories counts as empty.
         placed: group → split of the group at an earlier build.
     """
     placed = placed or {}
@@ -272,9 +272,9 @@ def plan_export(
     """Returns the trajectories of an export and their splits, which are the same in all exports.
 
     Trajectories with too many hidden actions, which no screenshot shows, are left out as
-    `incomplete`: from exports of steps if the share of hidden actions before each step and before
-    the end exceeds `max_hidden_share`, from other exports if no `min_steps` steps follow each other
-    without a hidden action in between.
+    `incomplete`. An export of steps leaves out a trajectory if the share of hidden actions before
+    each step, and before the end, exceeds `max_hidden_share`. An export of whole trajectories
+    requires `min_steps` consecutive steps without a hidden action in between.
 
     Args:
         trajectories: committed and valid trajectories, in any order.

@@ -18,7 +18,7 @@ from demo_pipeline.files.atomic_write import replace_synced, sync
 from demo_pipeline.files.processes import spare_existing_objects
 from demo_pipeline.runs.failures import InstanceError, error_words
 
-# Folders of DAGSTER_HOME. Dagster would make them readable for all users.
+# Folders of DAGSTER_HOME, created here because Dagster would make them readable for all users.
 _FOLDERS = ("history", "schedules", "storage")
 _DATABASES = ("history/runs/index.db", "history/runs.db", "schedules/schedules.db")
 _DRAFT = ".new-databases"  # folder in which Dagster creates databases

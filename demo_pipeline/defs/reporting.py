@@ -58,8 +58,8 @@ def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
 def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
     """Returns metadata of an output: its counts, warnings, path and the path of its contact sheet.
 
-    Counts of 0, images and the text of a task are left out, because Dagster cannot delete single
-    events when a demonstration is forgotten.
+    Counts of 0 are left out. So are images and the text of a task, because Dagster cannot delete
+    single events when a demonstration is forgotten.
     """
     metadata: dict[str, Any] = {
         key: value for key, value in result.summary.items() if value and type(value) in {int, float}

@@ -240,7 +240,7 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
     """Returns whether the last run of each demonstration was cancelled, and when it ended.
 
-    The last run may also be the newest run of `process_many`.
+    The last run may also be the newest run of `process_many`, if it processed the demonstration.
     """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):

@@ -206,10 +206,8 @@ def build_actions(
 
     Args:
         events_folder: output of the `events` stage.
-        out: the folder to write to.
         platform: platform in meta.json, which decides the meaning of key names and the unit of the
             wheel. If empty, it is inferred from the logged key names.
-        settings: the section `actions`.
         language: language and keyboard of the person, or None if unknown.
         log: input_log.jsonl, whose scans show the typed text. If it is None, no scan is read.
 
@@ -391,12 +389,7 @@ def check_lines_of_actions(
 
 
 def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
-    """Checks that ledger.parquet has a row for each log line, and agrees with the actions.
-
-    Args:
-        folder: output of the `actions` stage.
-        events_folder: output of the `events` stage.
-    """
+    """Checks that ledger.parquet has a row for each log line, and agrees with the actions."""
     accounting = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes = accounting["event_index"].to_pylist()
     buckets = accounting["bucket"].to_pylist()

@@ -155,9 +155,7 @@ def _gesture(kind: GestureKind, item: Input) -> Gesture:
 def is_multi_click(clicks: Sequence[Gesture], gesture: Gesture, settings: ActionSettings) -> bool:
     """Returns whether a click or drag belongs to the clicks before it, as in a double click.
 
-    Args:
-        clicks: the clicks before the gesture, in time order; at least one.
-        gesture: the click or drag.
+    `clicks` has at least one click, in time order.
     """
     last = clicks[-1]
     return (
@@ -384,7 +382,6 @@ def pauses_between(
     Args:
         actions: actions in time order.
         inputs: all inputs of the log, in time order.
-        settings: the section `actions`.
         breaks: line numbers before which the clock was set, or at which the recorder withheld
             input. No pause contains such a line.
     """

@@ -466,7 +466,6 @@ class KeyboardReader:
         Args:
             text: character of the key in the layout.
             accent: accent of the preceding dead key, or empty.
-            altgr: whether AltGr is held.
         """
         gesture.by_layout = True
         if self._keyboard.is_doubtful(text, self._platform):

@@ -240,7 +240,6 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
     Args:
         placed: inputs with a position, in time order.
         axis: 0 for a vertical border at x = `border`; 1 for a horizontal border at y = `border`.
-        border: coordinate of the border.
     """
     for is_on_border, group in groupby(placed, key=lambda item: _point(item)[axis] == border):
         if not is_on_border:

@@ -379,7 +379,6 @@ def scroll_direction(
     follows from the sign on which the scrolls of the recording agree.
 
     Args:
-        delta_sum: sum of the logged deltas.
         rule_direction: direction according to the rule by unit.
         method: `wheel_method` of the scroll. A sign from the settings (`override`) always decides.
     """
@@ -459,7 +458,6 @@ def join_scrolls(
     Args:
         reasons: line number → the reason why the event belongs to no action. Gains the wheel events
             that belong to no scroll.
-        wheel: unit and sign of the deltas.
 
     Returns:
         All gestures in time order, and the number of notches that no action contains, with the sign
@@ -505,7 +503,6 @@ def _bursts(
     Args:
         reasons: line number → the reason why the event belongs to no action. Gains the events with
             a delta of 0 that belong to no burst.
-        wheel: unit and sign of the deltas.
     """
     bursts: list[_Burst] = []
     early_phases: list[Gesture] = []  # events with a delta of 0 before the first movement

@@ -117,7 +117,6 @@ def annotate_all(
     A provider sees the annotations of earlier providers.
 
     Args:
-        ids: ids of the demonstrations.
         on_document: function to call after each annotation document, new or existing.
         privacy: settings for the redaction of trajectories and annotations.
         dry_run: whether to write nothing and only count the documents that would be written.

@@ -197,8 +197,6 @@ def judge_demonstration(
 
     Args:
         folder: folder of the trajectory, either original or redacted.
-        subject: the version of the trajectory.
-        decisions: all decisions about the demonstration.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.

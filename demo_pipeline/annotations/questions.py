@@ -73,7 +73,6 @@ class ModelQuestion:
         """Returns the JSON body of the request.
 
         Args:
-            model: name of the model.
             refused: reason why the previous answer was refused, or empty for the first attempt.
 
         Raises:
@@ -155,7 +154,7 @@ def _read(path: Path) -> Picture:
 def _cut_out(picture: Picture, step: StepFiles) -> Picture:
     """Marks an action in a screenshot, and returns the part of the screenshot around the action.
 
-    The part has the size `_CUT_OUT_SIZE`, or is larger for a long drag.
+    The part has at least the size `_CUT_OUT_SIZE`.
     """
     picture = picture.copy()
     height, width = picture.shape[:2]

@@ -57,8 +57,7 @@ def show_private(
 def _write_sheet(key: str, folder: Path, findings: Sequence[dict[str, Any]], sheet: Path) -> int:
     """Writes the redacted screenshots of a demonstration to one image, and returns their number.
 
-    Args:
-        sheet: the JPEG file to write.
+    `sheet` is the JPEG file to write.
     """
     from demo_pipeline.trajectories.contact_sheets import contact_sheet, encode_jpeg, step_tiles
 

@@ -158,9 +158,7 @@ def report_run(
 ) -> None:
     """Prints the tables of demonstrations and datasets, the problems, and a line with counts.
 
-    Args:
-        up_to_date: number of demonstrations that were up to date.
-        seconds: duration of the run.
+    `up_to_date` counts the demonstrations that needed no build; `seconds` is the duration.
     """
     if results:
         out.print(_demonstration_table(results))

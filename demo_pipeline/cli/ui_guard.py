@@ -79,7 +79,6 @@ class UiGuard:
     """Forwards or refuses requests to Dagster's UI, one request for each connection.
 
     Args:
-        port: the port that people open.
         upstream: address and port of Dagster's webserver.
         token: the secret with which every path of the webserver begins.
     """

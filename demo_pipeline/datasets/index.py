@@ -259,7 +259,6 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
 
     Args:
         head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
-        rows: provenance of the steps.
     """
     task = head.osworld_task_id
     quest = {}
@@ -507,7 +506,6 @@ class IndexTally:
 
         Args:
             head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
-            rows: provenance of the steps.
         """
         count = self.by_name
         entry = {

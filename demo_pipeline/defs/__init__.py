@@ -17,7 +17,6 @@ def build_defs(
     """Builds all definitions that Dagster loads.
 
     Args:
-        settings: the settings of the pipeline.
         extra_sensors: additional sensors, for example to notify people of failures. With
             `dagster-slack` installed, write this in your own module, and name your module in
             `workspace.yaml` instead of `demo_pipeline.definitions`::

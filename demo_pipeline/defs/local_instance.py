@@ -124,9 +124,7 @@ def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
 def instance_fault(home: Path, error: Exception) -> str:
     """Returns why the instance in `home` cannot be used, and what to do.
 
-    Args:
-        home: the folder DAGSTER_HOME.
-        error: the error that the instance raised.
+    `error` is the error that the instance raised.
     """
     kind = type(error).__module__.partition(".")[0]
     if kind == "yaml":

@@ -193,7 +193,6 @@ def failure(problems: Sequence[Problem], why: str, introduction: str = "") -> dg
 
     Args:
         why: the kind of failure, `REFUSED`, `TRANSIENT` or `DEFECT`.
-        introduction: the start of the message.
     """
     metadata = {WHY: dg.MetadataValue.text(why), "found": problem_table(problems)}
     message = introduction + first_sentence(problems)

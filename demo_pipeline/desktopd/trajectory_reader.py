@@ -1,4 +1,4 @@
-"""Reads OSWorld-Desktopd trajectories, including those that other programs wrote, into models.
+"""Parses OSWorld-Desktopd trajectories into models, including trajectories of other programs.
 
 validator.py checks whether the content is valid.
 """
@@ -39,8 +39,9 @@ class AnnotatedValue(NamedTuple):
 Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
 """Step index → kind of annotation → value.
 
-The index None stands for the whole trajectory, and the number of steps for its end. The key of an
-alternative wording of the instruction is the name of the wording instead of a kind.
+The index None stands for the whole trajectory. An index equal to the number of steps stands for the
+trajectory's end. For an alternative wording of the instruction, the key is the wording's name
+instead of a kind.
 """
 
 

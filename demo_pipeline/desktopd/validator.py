@@ -342,7 +342,7 @@ def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
 
 
 def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Problem]:
-    """Yields the differences between the target of an action and the node in the tree."""
+    """Yields differences between an action's target (and its point) and the node in the tree."""
     target = action.target_element
     if target is None:
         return

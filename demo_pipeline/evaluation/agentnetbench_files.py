@@ -159,10 +159,10 @@ class _BenchTask(Document):
 
 
 def validate_agentnetbench(root: Path) -> list[Problem]:
-    """Validates the folders `tasks/` and `images/` of an export, which may have no task.
+    """Validates the folders `tasks/` and `images/` of an export; `tasks/` may be empty.
 
     Args:
-        root: the folder of both folders.
+        root: the folder that contains both folders.
     """
     absent = [name for name in (_TASKS, _IMAGES) if not (root / name).is_dir()]
     if absent:

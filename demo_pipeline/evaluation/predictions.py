@@ -128,7 +128,7 @@ def without_thoughts(text: str) -> str:
     """Removes the thoughts of a model, because thoughts may mention other actions.
 
     Thoughts are between `<think>` and `</think>`. If a chat template puts `<think>` into the
-    question, the answer begins with thoughts.
+    question, the answer has only the end tag.
     """
     return _THOUGHT.sub("", text).rpartition("</think>")[2]
 

@@ -164,7 +164,7 @@ def send_requests(
     at_once: int = 4,
     on_answer: Callable[[], None] = lambda: None,
 ) -> tuple[int, int]:
-    """Sends every request without an answer, and appends the results.
+    """Sends every request that has no answer yet, and appends the results.
 
     Args:
         requests: JSON Lines in OpenAI's batch format.
@@ -253,7 +253,7 @@ def _part_with_image(part: Any, folder: Path) -> Any:
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # Otherwise a file of requests could make this machine send any of its files.
+    # Otherwise a file of requests could name any file of this machine, which would be sent.
     if not picture.is_relative_to(folder.resolve()):
         raise ValueError("an image is not in the folder of the requests")
     try:

@@ -155,7 +155,8 @@ STEPS_SCHEMA = described_schema(
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
     """Returns the columns of the temporary file with all scores, a row for each step.
 
-    Trajectories, tasks, answerers (the model and baselines) and presets (rules) are numbered.
+    Trajectories, tasks, answerers (the model and baselines) and presets (rules) are stored
+    as numbers.
     `hit_<answerer>` says whether the point is in the target's box; it is null if the step has no
     position or its target is unknown. `score_<preset>_<answerer>` is null if the rule does not
     score the step.
@@ -365,7 +366,7 @@ def _middle(box: TargetBox) -> ScreenPoint:
 def _moved(step: TrueStep, box: TargetBox, *, keep_end: bool = False) -> Answer:
     """Returns the correct answer with its positions moved to the middle of a box.
 
-    If `keep_end` is true, the end of a drag stays.
+    If `keep_end` is true, the end of a drag does not move.
     """
     if step.action is None:
         return step.answer
@@ -423,7 +424,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step without a correct answer; `reason` says why an answer is not usable."""
+    """A step without a correct answer; `reason` says why `answer` is None."""
 
     step: TrueStep
     answer: Answer | None
@@ -590,7 +591,7 @@ class _Scorer:
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            # No decoder is known to raise these, but an answer must not end an evaluation.
+            # No decoder is known to raise these errors, but an answer must not end an evaluation.
             return None, "cannot be read"
 
 
@@ -608,8 +609,8 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 def _answered_kind(answer: Answer) -> str:
     """Returns the kind of an answer's first action.
 
-    The result is `other` for an action that OSWorld-Desktopd lacks, because its name may be text
-    that a model wrote.
+    The result is `other` for an action that OSWorld-Desktopd lacks, because the action's name may
+    be text that a model wrote.
     """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"

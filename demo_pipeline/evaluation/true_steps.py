@@ -1,6 +1,6 @@
 """Selects the steps that a model is asked about, with their correct answers.
 
-They are the steps that training exports contain.
+Training exports contain the same steps.
 """
 
 from collections import Counter
@@ -132,7 +132,7 @@ def each_true_step(
 ) -> ExportSummary:
     """Calls `receive` with every step of the splits, in the order of trajectory id and step.
 
-    These are the steps of the messages export and the CUDAG dataset. One trajectory is in memory at
+    The messages export and the CUDAG dataset contain the same steps. One trajectory is in memory at
     a time.
 
     Args:

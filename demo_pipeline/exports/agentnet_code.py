@@ -53,7 +53,7 @@ class _Function(NamedTuple):
         does: a value of `ActionCall.does`, or `end` for the function that ends the task.
         arguments: names of the arguments, in order. If `x` and `y` are among them, all other
             arguments must be given by name.
-        tolerated: names of the arguments that tolerant reading accepts; empty means `arguments`.
+        tolerated: names of the arguments for tolerant reading; empty if equal to `arguments`.
         clicked: button and number of clicks.
         strict: whether strict reading accepts the function, because AgentNet's own data contains
             it.
@@ -220,7 +220,7 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Parses the code of a step into calls, in order; their names omit `pyautogui` and `computer`.
+    """Parses the code of a step into calls, whose names omit the modules.
 
     Args:
         code: one call per line.

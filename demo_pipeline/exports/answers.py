@@ -39,7 +39,7 @@ class AnsweredAction:
     Attributes:
         action_type, parameters: as in action.json.
         hovered: positions where the pointer hovers before the action, in order, to open a menu.
-            Comparisons ignore them, because the menu may be open already.
+            Comparisons ignore these positions, because the menu may be open already.
     """
 
     action_type: ActionType
@@ -260,7 +260,7 @@ _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 def answered(parameters: Parameters) -> AnsweredAction:
     """Returns the action with these parameters.
 
-    `PointParameters` are not allowed; several action types share them.
+    `PointParameters` are not allowed, because several action types share them.
     """
     return AnsweredAction(_ACTION_TYPES[type(parameters)], parameters)
 
@@ -338,7 +338,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns the calls with each pointer move replaced by the next call that is not a move."""
+    """Returns for each call the call itself or, for a move, the next call that is not a move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):

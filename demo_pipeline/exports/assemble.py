@@ -33,7 +33,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.store.errors import ChangedOutput
 from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
-_DIGEST = 16  # bytes of a question's hash in memory
+_DIGEST = 16  # number of bytes that are kept of a question's hash
 RowT = TypeVar("RowT")
 
 
@@ -258,7 +258,7 @@ def build_form(
         trajectories: committed and valid trajectories, in any order.
         out: directory to write into; it is created.
         settings: determine the included trajectories, the splits, and the content of rows.
-        facts: collects the facts about rows for the card, if there is one.
+        facts: collects the facts about rows for the card; None if no card is written.
     """
     out.mkdir(parents=True, exist_ok=True)
     plan = form.plan(trajectories, settings)

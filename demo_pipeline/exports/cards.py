@@ -1,7 +1,7 @@
 """Writes dataset cards: README.md with front matter for the Hugging Face Hub, and charts.
 
-card_templates/ has the texts. A card never shows typed text. Charts are PNG files in OpenCV's
-built-in font, so equal numbers give equal bytes; characters outside ASCII become "?".
+card_templates/ has the texts. A card never shows typed text. Charts are PNG files with text in
+OpenCV's built-in font, so equal numbers give equal bytes. Characters outside ASCII become "?".
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _TOP = 44  # height of the title
 _MARGIN = 14
 _LABELS = 190  # width of the labels
 _VALUES = 70  # width of the numbers
-# Colours of the text, the background of bars, and the bars, as blue, green and red.
+# Colours (blue, green, red) of the text, the background of bars, and the bars.
 _INK = (60, 50, 40)
 _PALE = (232, 228, 224)
 _BAR = (176, 120, 60)
@@ -132,7 +132,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 
 Counts = Mapping[str, Mapping[str, int]]
-"""Kind of left-out things (trajectories, samples, …) → reason → number."""
+"""Kind of left-out items (trajectories, samples, …) → reason → number."""
 _MOST_ROWS = 20  # maximum number of rows of a table in a card; a further row sums up all others
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 

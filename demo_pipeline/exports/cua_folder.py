@@ -3,8 +3,8 @@
 The format is that of trycua/cua, libs/python/agent/agent/callbacks/trajectory_saver.py.
 
 A folder contains `metadata.json` and a folder per turn (`turn_000/`, `turn_001/`, …) with the
-screenshot before the call, the response of the agent, and the result of the call. The numbers of
-files continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582, as
+screenshot before the call, the response of the agent, and the result of the call. File numbers
+continue from turn to turn. Times are in units of 0.1 microseconds since 15 October 1582, as
 in UUIDs of version 1. Points are pixels of the screenshot.
 """
 

@@ -1,4 +1,4 @@
-"""Exports whole trajectories as rows of CUA-Lite, whose adapters train many agents.
+"""Exports whole trajectories as rows of CUA-Lite, which has adapters to train many agents.
 
 A row has the columns `images` (a list of paths), `messages` and `metadata` (both JSON text). Our
 splits test and held_out are separate datasets, because CUA-Lite only knows train and validation.

@@ -81,7 +81,7 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files; nothing after a problem, because they would repeat it."""
+        """Yields the derived files, or nothing if a problem was found that they would repeat."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
@@ -201,7 +201,7 @@ def _is_same_file(path: str, other: str) -> bool:
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True
-    filecmp.clear_cache()  # it misses changes within the resolution of file times
+    filecmp.clear_cache()  # the cache misses changes within the resolution of file times
     return filecmp.cmp(path, other, shallow=False)
 
 

@@ -100,7 +100,7 @@ class DatasetStats:
         tasks: number of task groups of these trajectories.
         leaks: counts and rates of screenshots that already show the pointer at the action's target.
         splits: name of a split → its numbers, in the order train, val, test, held_out; empty
-            without splits.
+            for a dataset without splits.
         actions: kind of action → number of samples, most frequent first.
         applications: application → number of trajectories, most frequent first.
         platforms: platform → number of trajectories.
@@ -348,7 +348,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts the steps and demonstrations with each signal of the stage `triage`.
+    """Counts the steps and demonstrations with each signal (possible error) of the stage `triage`.
 
     Returns:
         The rows of the table `doubt` of the statistics. The number of steps is null for signals of
@@ -403,7 +403,7 @@ def _opened(
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns the counts and rates of leaks over all pointing actions."""
+    """Returns `DatasetStats.leaks`, which are computed over all pointing actions."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

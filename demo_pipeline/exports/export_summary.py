@@ -1,4 +1,4 @@
-"""Counts the rows of a training export: those that are written, and those left out, by reason."""
+"""Counts the written rows of a training export, and the left-out rows by reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -155,7 +155,8 @@ class RowsHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-_LINES_IN_MEMORY = 2**24  # bytes; larger rows of a trajectory are buffered in a file
+# Maximum number of bytes of a trajectory's rows in memory; more are buffered in a file.
+_LINES_IN_MEMORY = 2**24
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
 
@@ -255,7 +256,7 @@ def _nothing(_finished: FinishedRows) -> Mapping[str, Any]:
 class Form:
     """The declaration of a training export; each module of an export defines one as `FORM`.
 
-    A form that needs more than these values overrides the methods below in a subclass.
+    For forms that need more than these values, a subclass overrides the methods below.
 
     Attributes:
         name: name of the export in `datasets.exports`, and of the module.

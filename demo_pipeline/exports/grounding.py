@@ -286,7 +286,7 @@ def _row(
     Args:
         step: the step whose screenshot shows the element.
         element: the element and the words that name it.
-        native: the native screenshot, which the row then uses; None if it does not exist.
+        native: the native screenshot to use in the row; None if it does not exist.
     """
     node, words = element
     left, top, right, bottom = node.box

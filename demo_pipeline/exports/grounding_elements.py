@@ -38,8 +38,8 @@ _CONTAINERS = frozenset(
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
 _FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list front windows first
-# An element counts as covered if another covers at least a quarter of its box. Neighbours overlap
-# less.
+# Minimum share of an element's box that another element must cover for the element to count as
+# covered. Neighbouring elements overlap less.
 _COVERED_SHARE = 0.25
 _ROUNDING_PX = 1  # pixels by which a child may extend beyond its parent
 

@@ -220,8 +220,9 @@ def kept_problems(
     def locate(name: str) -> Path:
         """Returns the path of the file that a record names.
 
-        Names in records begin with folders that only the finished dataset has. They are removed one
-        by one until the name is known; the last attempt is the stem of the file name.
+        Names in records begin with folders that only the finished dataset has. These folders are
+        removed one by one until the name is known. If this fails, the stem of the file name is
+        tried, and then the path in the trajectory.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -428,7 +429,7 @@ class _FileReader:
         """Yields the problems of a file.
 
         Args:
-            split: the only split in which its trajectories may be; empty if the split is unknown.
+            split: the only split for the file's trajectories; empty if the split is unknown.
         """
         name = path.relative_to(self._root).as_posix()
         files = self._files

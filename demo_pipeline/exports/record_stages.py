@@ -1,7 +1,7 @@
 """Defines the stage `records`, which makes the records of a demonstration for all exports.
 
 The stage applies people's corrections and annotations to the trajectory, makes the records from it,
-and stores the corrections and annotations next to them.
+and stores the corrections and annotations next to the records.
 """
 
 import hashlib
@@ -56,8 +56,8 @@ def _corrections(
 ) -> SourceInput:
     """Returns people's corrections to the trajectory version that the stage reads, as an input.
 
-    The value is a function that returns the content of `corrections.json` without private text, or
-    None if there are no corrections.
+    The input's value is None if there are no corrections. Otherwise it is a function that returns
+    the content of `corrections.json` without private text.
     """
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
@@ -110,7 +110,7 @@ def _digests(out: Path) -> str:
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns a problem for each changed file, or the problems of all records if none changed."""
+    """Returns a problem for each changed file, or all records' problems if no file changed."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)

@@ -409,7 +409,7 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
 
     Args:
         root: the dataset to which paths in samples are relative. If it is None, the dataset is
-            looked for near the file. If there is none, paths are not checked, and the result
+            looked for near the file. If none is found, paths are not checked, and the result
             contains a warning.
     """
     if not path.is_file():
@@ -479,7 +479,7 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem of a sample that is missing in another file; `where` says in which."""
+    """Returns the problem of a sample that another file lacks; `where` is, e.g., `in no split`."""
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
@@ -720,8 +720,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `held_out.jsonl` exists only if this split has samples. Of each trajectory, the dataset contains
-# only the files that samples name.
+# `held_out.jsonl` exists only if the split `held_out` has samples. The dataset contains only those
+# files of trajectories that samples name.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -1,7 +1,7 @@
 """Defines the files of a CUDAG dataset: records, images, config.json and further files.
 
 CUDAG does not require the tool definition, the system prompt, LLaMA-Factory's `dataset_info.json`,
-the split report, and the records in other layouts. records.py makes the records.
+the split report, or the records in other layouts. records.py makes the records.
 """
 
 import json
@@ -63,7 +63,7 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 
 QWEN_VL = "qwen_vl"  # folder of records for QwenLM's and 2U1's training scripts
 MADE = "cudag"  # folder of JPEGs and annotated screenshots in the output of the stage `records`
-# Colours in annotated screenshots, as red, green and blue.
+# Colours (red, green, blue) in annotated screenshots.
 _POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
 
@@ -184,7 +184,7 @@ _CHOICES = (  # settings that config.json contains
     *("include_avoidable_leaks", "include_unavoidable_leaks"),
     *("max_hidden_share", "prompt_style"),
 )
-_DECISIVE = (  # must be equal for all directories with the same prefix and user
+_DECISIVE = (  # settings that must be equal for all directories with the same prefix and user
     *("seed", "train_ratio", "val_ratio", "test_ratio", *_CHOICES),
     *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
 )

@@ -139,8 +139,8 @@ class TestedPlace(NamedTuple):
 def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPlace | None:
     """Returns the position to test for a click on a button, check box or similar element.
 
-    The position is the element's centre, as in tests of CUDAG's own generators. None for other
-    actions and elements, and for clicks outside the target.
+    The position is the element's centre, as in tests of CUDAG's own generators. Returns
+    None for other actions and elements, and for clicks outside the target.
 
     Args:
         size: width and height of the image, pixels.
@@ -172,8 +172,8 @@ def target_tolerance(
 
     The tolerance is the distance from the point to the nearer edge of the target. The settings
     define the tolerance of scrolls, of drags (start and end), and of actions whose target is
-    unknown or a container, such as a table. The box is [0, 0, 0, 0] if there is no target or a
-    large container.
+    unknown or a container, such as a table. The box is [0, 0, 0, 0] if there is no target or
+    the target is a large container.
 
     Args:
         size: width and height of the image, pixels.
@@ -221,7 +221,7 @@ def tolerance_ru(point: Pair, box: Sequence[float], size: Pair, limits: Pair) ->
         point: x and y, pixels.
         box: left, top, width and height of the target, pixels.
         size: width and height of the image, pixels.
-        limits: minimum and maximum of the result, RU. The minimum is also used outside the box.
+        limits: minimum and maximum of the result, RU. Points outside the box get the minimum.
     """
     low, high = limits
     tolerances = []

@@ -1,8 +1,9 @@
 """Makes the CUDAG records of a trajectory: a record per step, and one that ends the task.
 
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata.
-Prompts also list steps without a record: steps outside the recorded screen without a coordinate,
-and steps that tool calls cannot fully express, such as drags with the right button, with a note.
+Prompts also list steps without a record. Steps outside the recorded screen are listed without a
+coordinate. Steps that tool calls cannot fully express, such as drags with the right button, are
+listed with a note.
 Actions that no screenshot shows are described in words.
 """
 
@@ -142,7 +143,7 @@ class RecordDraft(NamedTuple):
         markers: number of control markers that were escaped in the prompt outside the instruction.
         calls: the correct answer.
         metadata: the metadata of the record.
-        tested: position and tolerance of the record's test; None if it uses those in `metadata`.
+        tested: position and tolerance of the record's test; None means those in `metadata`.
         hovered: positions where the pointer hovers before the action, pixels of the screenshot.
     """
 

@@ -82,11 +82,11 @@ def validate_cudag(path: Path) -> list[Problem]:
 
 
 def validate_cudag_file(path: Path) -> list[Problem]:
-    """Returns the problems of a single file of records; it is not compared with other files.
+    """Returns the problems of a single file of records, without a comparison with other splits.
 
     Args:
-        path: `train.jsonl` or another file next to `images/`, or `test/records.jsonl`, which is
-            checked together with `test/test.json`.
+        path: `train.jsonl` or another file next to `images/`, or `test/records.jsonl`. The latter
+            is checked together with `test/test.json`.
     """
     in_test = path.parent.name == "test" and path.name == Path(_TESTS).name
     if in_test:

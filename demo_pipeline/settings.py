@@ -207,8 +207,8 @@ class DatasetSettings(Section):
     # Minimum number of successive steps without a hidden action in between. Exports of whole
     # trajectories leave out trajectories without such a run of steps.
     min_steps: ClassVar[int] = 3
-    # Number of previous actions in a prompt; older actions are only counted. With a screenshot of
-    # 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
+    # Maximum number of previous actions listed in a prompt, after the number of older actions. With
+    # a screenshot of 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
     cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
@@ -419,15 +419,15 @@ class ActionSettings(Section):
     # Largest distance between press and release of a click, in screen pixels at scale 1. Windows
     # and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
-    # Minimum duration of a pause, in which only small pointer movements may occur. Reading a screen
-    # takes longer; continued typing or clicking takes less.
+    # Minimum duration of a pause: a time without keys, clicks and scrolls. Reading a screen takes
+    # longer; continued typing or clicking takes less.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap between wheel events starts a new scroll
-    # Minimum time between two presses of a navigation key that are separate actions: a person needs
-    # about 400 ms to look at the result and to decide.
+    # Minimum time between two presses of the same key or shortcut in separate actions. A person
+    # needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
     # Longest time between an event and its copy from another hook of the recorder.

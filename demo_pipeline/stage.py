@@ -98,9 +98,9 @@ class ValidatedFormat:
         files: names in a folder of this format. A folder gets the format with the largest share of
             its names present.
         validate: returns the problems of a file or folder.
-        decisive: whether a single name is enough.
+        decisive: whether a single one of these names identifies the format.
         recognises: returns whether a folder without the `files` of any format has this format. If
-            None, it never has.
+            None, no such folder has it.
         file_suffix: the suffix of single files of this format. If empty, there are none.
         line_key: a key that only JSON Lines files of this format have. If empty, there are none.
     """

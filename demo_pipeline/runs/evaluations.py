@@ -247,7 +247,7 @@ def score_file(
 
 
 def _discard(_row: Mapping[str, Any]) -> None:
-    """Ignores a row of scores if no table is written."""
+    """Ignores a row of scores; used if no table is written."""
 
 
 def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:

@@ -130,8 +130,8 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether an output shows only screenshots that were searched with these settings.
 
-    A dataset's summary has a hash of the settings. A contact sheet has none, so it must show its
-    demonstration's current redactions, and these must have been made with the settings.
+    A dataset's summary has a hash of the settings. A contact sheet has no hash. It passes if it
+    shows its demonstration's current redactions, and they were made with these settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

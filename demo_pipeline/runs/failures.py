@@ -19,17 +19,17 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.store.errors import OutputError, StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Seconds before each retry of a transient error within a run. After the last, the run fails.
+# Seconds before each retry after a transient error. If the last retry fails, the run fails.
 RETRY_SECONDS = (5, 20, 80)
 # Limits of the pause before the daemon requests another run for a demonstration whose run failed.
 # The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # maximum number of doublings; fewer reach the longest pause
+_DOUBLINGS = 10  # maximum number of doublings; five of them reach the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean a damaged database file, and end only
-# when a person moves the file away.
+# SQLite errors that count as transient. The last two mean a damaged database file, which a person
+# must move away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),
@@ -191,7 +191,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     Raises:
         DefectError: the message names the stage and the line in this package. The error is a
             subclass with the name of the original exception, because Dagster shows the name.
-        TransientError: an error such as a full disk stopped the stage.
+        TransientError: a cause such as a full disk stopped the stage.
     """
     try:
         yield

@@ -77,8 +77,8 @@ class PersonSearch:
     """The conditions of a search for demonstrations.
 
     Attributes:
-        person: the whole value of a field that identifies the person, compared without case. If
-            empty, any person matches.
+        person: the full value of a field that identifies the person. Case is ignored. If empty,
+            any person matches.
         fields: name of a field → required value. All fields must match.
     """
 

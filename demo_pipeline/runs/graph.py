@@ -132,7 +132,7 @@ class BuildPlan(Generic[AnyInputs]):
         recipe: fingerprints of everything that the output depends on.
         open_inputs: opens the inputs for the stage's build function, creates links in the staged
             folder, and lists versions whose files the build may hard-link.
-        complete_summary: adds facts to the summary from the build function.
+        complete_summary: adds facts to the summary that the build function returned.
         require_same_inputs: raises an error if the inputs changed after the build began.
     """
 
@@ -233,8 +233,8 @@ class Graph:
     def suspects(self) -> set[str]:
         """The ids of demonstrations that a dataset left out because an output was damaged.
 
-        Only their outputs are compared with their manifests byte by byte. All outputs of a large
-        store would take hours.
+        Only their outputs are compared with their manifests byte by byte, because comparing all
+        outputs of a large store would take hours.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
@@ -295,7 +295,7 @@ class Graph:
         """Removes the demonstration of a damaged output from the committed trajectories.
 
         Returns False if the output belongs to no committed demonstration, or if its damage is
-        known.
+        already known.
         """
         key = error.output.rpartition("/")[2]
         if key not in self.trajectories.versions or self._damages.get(error.output):

@@ -1,7 +1,7 @@
 """Health checks of the roots (uploads, store, cache), outputs, quarantine and leftovers.
 
-The fifth check of `demo-pipeline doctor`, of Dagster's instance, is in `defs/instance_health.py`.
-The checks change nothing. `clear_leftovers` removes unfinished files of dead processes.
+`demo-pipeline doctor` also checks Dagster's instance, with `defs/instance_health.py`. The checks
+change nothing. `clear_leftovers` removes unfinished files of dead processes.
 """
 
 import logging

@@ -66,7 +66,7 @@ class WorkerAnswer:
     """The answer of a worker to a task.
 
     Attributes:
-        again: the demonstrations whose runs died and must run again.
+        again: the demonstrations to process again, because their runs died.
         failures: the failures of the steps of the run; empty if the run succeeded.
         built: dataset → location, in build order.
     """

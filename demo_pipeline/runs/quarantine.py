@@ -32,9 +32,8 @@ class QuarantineRecord(BaseModel):
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package.
         attempts: how often this stage failed on the same files.
-        sequence: number of the demonstration's record; the record with the highest number is
-            newest.
-        problems: `Problem.as_dict` of each problem, in order.
+        sequence: counts the demonstration's records; the newest record has the highest number.
+        problems: `Problem.as_dict` of each problem.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,7 +111,7 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    For a damaged record, returns a new record whose problem says so.
+    Instead of a damaged record, returns a new record whose problem reports the damage.
 
     Raises:
         StorageError: the id is not valid; see `is_safe_id`.
@@ -143,7 +142,7 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    For an unreadable record, contains a new record whose problem says why.
+    Instead of an unreadable record, lists a new record whose problem gives the reason.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):
@@ -203,8 +202,8 @@ def record_crash(
     """Quarantines a demonstration after a defect of this package or the death of its processes.
 
     Args:
-        cause: the cause that people see, such as the name of an exception, without its message,
-            which may quote the recording.
+        cause: the cause that people see, such as the name of an exception. It must not contain the
+            exception's message, which may quote the recording.
     """
     problem = Problem(
         CRASH,

@@ -1,6 +1,6 @@
 """The results of building an output, a demonstration or a dataset, as plain data.
 
-They may pass to another process. This module also formats them as text for people.
+Results can be sent to another process. This module also formats them as text for people.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from pathlib import Path
 KILLED = "its process ended without an error: killed, or out of memory"
 _SUFFIX = ".run"
 _DRAFT_SUFFIX = ".new"
-# Age in seconds from which an unlocked draft counts as left by a killed process. A living process
+# Age in seconds above which an unlocked draft of a lock file counts as abandoned. A living process
 # locks its draft immediately.
 _DRAFT_SECONDS = 60.0
 _held_here: set[str] = set()  # ids of the runs that this process has locked

@@ -29,8 +29,8 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
-# Largest accepted ratio of the aspect ratios of screen and video. Sides of a video are even, which
-# changes 1366 x 768 by 0.2 %. 16:9 and 16:10 differ by 11 %.
+# Largest accepted ratio of the aspect ratios of screen and video. Rounding the sides of a scaled
+# video to even numbers changes 1366 x 768 by 0.2 %. 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
 # as a share of the video's length. The larger limit applies. Some recorders count from the first
@@ -44,7 +44,8 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format.
 
     Errors are the problems for which the pipeline would quarantine the recording before decoding
-    the video, with the same codes. Rejected lines and timestamps in another unit are also errors.
+    the video. Their codes are the same. Rejected lines and timestamps in another unit are also
+    errors.
     """
     problems: list[Problem] = []
     try:
@@ -171,8 +172,8 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-# Limit of the first line of a JSON Lines file, in bytes: ten times a sample with screenshot and UI
-# tree.
+# Largest first line of a JSON Lines file, in bytes: ten times the size of a training sample with
+# screenshot and UI tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
 _READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun in messages
     ".json": "a JSON document",
@@ -200,8 +201,8 @@ def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
     A folder gets the format with the largest share of its files present. For a JSON Lines file, the
-    keys of the first line decide, and for any other file, the suffix. A file of a format with
-    several files gets None, because its folder must be validated as a whole.
+    keys of the first line decide, and for any other file, the suffix. Returns None for a file that
+    belongs to a folder of several files, which must be validated as a whole.
     """
     if path.is_file():
         return _recognise_file(path)

@@ -302,10 +302,10 @@ class Bucket:
     def _matches_checksum(self, key: str, answer: dict[str, Any], out: BinaryIO) -> bool:
         """Returns whether downloaded bytes match the checksum of the object.
 
-        If S3 states no checksum, the ETag serves: the MD5 of the object or, after a multipart
-        upload, the MD5 of the MD5s of its parts, then `-` and the number of parts. Returns True if
-        there is no checksum, as in directory buckets and for objects encrypted with KMS or customer
-        keys.
+        If S3 states no checksum, the ETag is compared. It is the MD5 of the object or, after a
+        multipart upload, the MD5 of the MD5s of the parts, then `-` and the number of parts.
+        Returns True if the ETag is no checksum either, as in directory buckets and for objects
+        encrypted with KMS or customer keys.
         """
         for name, checksum_of in _CHECKSUMS.items():
             checksum = answer.get(f"Checksum{name}", "")

@@ -576,8 +576,8 @@ class Folder:
         Hidden folders are listed but not entered.
 
         Raises:
-            OSError: a folder cannot be listed. If it counted as empty, its outputs would be built
-                again, or pruned.
+            OSError: a folder cannot be listed. It must not count as empty, because its outputs
+                would be built again, or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files

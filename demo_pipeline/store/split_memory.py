@@ -40,7 +40,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of the document that remembers splits and duplicates.
 
     Attributes:
-        made_of: a fingerprint of the sources of the content.
+        made_of: a fingerprint of the inputs from which the content was computed.
         placing: the settings that determine the splits.
         demonstrations: id → the remembered facts.
         moved: id → earlier and current split, for demonstrations that the last build moved.

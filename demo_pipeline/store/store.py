@@ -55,7 +55,7 @@ from demo_pipeline.store.versions import (
     parse_manifest,
 )
 
-_READS = 3  # attempts to read a pointer and its version, as the pointer may move in between
+_READS = 3  # attempts to read a pointer and its version; the pointer may move in between
 _LOG = logging.getLogger(__package__)
 
 
@@ -87,7 +87,7 @@ class Store:
         """Returns the published version of an output; None if it is missing or not complete.
 
         Args:
-            whole: complete versions, which are not examined.
+            whole: versions that are known to be complete, and therefore not examined.
         """
         version = self.published(output)
         if version and (version.key in whole or self.is_complete(version)):

@@ -156,8 +156,8 @@ def place_label(picture: Picture, text: str, taken: Sequence[_Rectangle], scale:
 def _is_free(spot: _Rectangle, taken: Sequence[_Rectangle]) -> bool:
     """Returns whether a label at this spot leaves all marks visible.
 
-    The label must not touch the first rectangle, the action's marks. It may lie inside the target's
-    box.
+    The label must not touch the first rectangle, which contains the action's marks. It may lie
+    inside the target's box.
     """
     if taken and spot.overlaps(taken[0]):
         return False

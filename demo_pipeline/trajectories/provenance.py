@@ -464,8 +464,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-# Types of actions that may have values in the columns about typed text. A typed space that pressed
-# a button becomes a hotkey.
+# Types of actions that may have values in the columns about typed text. Hotkeys may, because a
+# typed space that pressed a button becomes a hotkey.
 _TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
@@ -702,7 +702,7 @@ class HiddenActions:
     def incomplete_steps(
         self, steps: int, waits: AbstractSet[int], max_share: float, first: int = 0
     ) -> frozenset[int]:
-        """Returns the steps after too many hidden actions.
+        """Returns the indexes of the steps that follow too many hidden actions.
 
         Args:
             waits: indexes of the waits, which do not count as actions.
@@ -710,7 +710,7 @@ class HiddenActions:
             first: index of the first step.
 
         Returns:
-            Indexes. The index after the last step stands for the end of the demonstration.
+            The indexes. The index after the last step stands for the end of the demonstration.
         """
         incomplete: set[int] = set()
         hidden = 0

@@ -15,8 +15,8 @@ from demo_pipeline.desktopd.models import ActionType
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 from demo_pipeline.trajectories.steps import Step
 
-# Largest difference in brightness (0 to 255) between cells that count as equal, above the noise of
-# x264 at the recorders' quality.
+# Largest difference in brightness (0 to 255) between cells that count as equal. The noise of x264
+# at the recorders' quality is smaller.
 CHANGED_GREY = 8
 # Box of an arrow or hand pointer: left, top, right and bottom, in pixels from its hot spot.
 _POINTER = (-10, -6, 24, 34)

@@ -67,7 +67,7 @@ def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
 def _joined(first: Action, second: Action) -> Action:
     """Joins two parts of typing into one action.
 
-    The text is confirmed by scans only if both parts are.
+    Scans confirm the joined text only if they confirm both parts.
     """
     text_evidence = first.text_evidence
     if TextEvidence.CONTRADICTED in {first.text_evidence, second.text_evidence}:
@@ -126,7 +126,7 @@ class Step:
             the wheel's unit and the platform imply. None for other actions, and for scrolls that
             the video does not show.
         hovered: the positions, in order, where the resting pointer opened the pressed element, such
-            as an item of a submenu, or empty.
+            as an item of a submenu. Empty without a hover.
     """
 
     action: Action

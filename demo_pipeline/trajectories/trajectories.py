@@ -412,8 +412,7 @@ def _wheel_warnings(built: Steps) -> Iterator[str]:
 def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
     """Returns whether the video lasts until the end of an action.
 
-    An action may end later than the last frame, by at most one frame interval plus the clock's
-    uncertainty.
+    The last frame may precede the end by up to one frame interval plus the clock's uncertainty.
     """
     frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
     latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000

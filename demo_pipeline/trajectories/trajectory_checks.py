@@ -111,7 +111,7 @@ def _check_actions(
                 PROVENANCE_FILE,
                 f"step {row['step_index']}: opened_by_hover and hover_x contradict each other",
             )
-        # `end_ms` is not compared, because joined typing ends later than its first action.
+        # `end_ms` is not compared: a step with several typing actions ends later than the first.
         if times.get(row["action_index"]) != row["press_ms"]:
             message = f"step {row['step_index']} is not at the time of its action"
             yield _problem(PROVENANCE_FILE, message)

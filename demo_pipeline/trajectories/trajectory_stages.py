@@ -16,7 +16,7 @@ from demo_pipeline.trajectories.trajectory_checks import check_against_inputs
 def _run_contact_sheets(inputs: RecordingInputs, out: Path) -> Summary:
     """Builds the contact sheets of a trajectory."""
     trajectory = inputs.folders["trajectories"]
-    # Thumbnails are made before redaction.
+    # Thumbnails are made before redaction, and may show private data.
     is_redacted = trajectory == inputs.folders["redactions"]
     screenshots = None if is_redacted else inputs.folders["screenshots"]
     return contact_sheets.build_contact_sheets(inputs.demonstration, trajectory, screenshots, out)

@@ -158,8 +158,8 @@ class LoadedStep:
 class LoadedTrajectory:
     """A trajectory with its steps.
 
-    All files come from the same version of the trajectory in the store. By default, `demo-pipeline
-    prune` keeps the files of a replaced version for 24 hours.
+    All files come from the same version of the trajectory in the store. If the version is replaced,
+    `demo-pipeline prune` keeps its files for 24 hours by default.
 
     Attributes:
         id: the demonstration's id.
@@ -316,9 +316,9 @@ class NotebookStore:
         """Returns a row for each step of the dataset, without corrections; see `columns("steps")`.
 
         Args:
-            triage: whether to add the column `doubt`, a column for each signal of doubt (see
-                `columns("triage_steps")`), and the column `review`, which is the decision of
-                reviewers on the demonstration: `open`, `approved` or `rejected`.
+            triage: whether to add the columns `doubt` and `review`, and a column for each signal of
+                doubt; see `columns("triage_steps")`. `review` is the decision of reviewers on the
+                demonstration: `open`, `approved` or `rejected`.
 
         Raises:
             StorageError: the datasets have not been built.
@@ -393,8 +393,8 @@ class NotebookStore:
     def dataset(self, name: str, split: str) -> Any:
         """Returns a split of a training export as a Hugging Face dataset.
 
-        Images are decoded at every access. The column of UI trees contains paths. By default,
-        `demo-pipeline prune` keeps the files of a replaced version for 24 hours.
+        Images are decoded at every access. The column of UI trees contains paths of files. If
+        the export is rebuilt, `demo-pipeline prune` keeps the old files for 24 hours by default.
 
         Args:
             name: sft, messages, grounding, transitions, step_labels or outcome_labels.

@@ -25,8 +25,8 @@ ACCOUNTING_FILE = "ledger.parquet"
 
 # Flag for a pause in which the pointer moved so often that it never rested for `pause_ms`.
 POINTER_MOVED = "pointer_moved"
-# Flag for typing that follows other typing after a break. Both become one step unless the video
-# shows that the screen changed during the break.
+# Flag for typing that follows other typing after a break. Both texts become one step unless the
+# video shows that the screen changed during the break.
 CONTINUED = "continued"
 # Additional flag after a long break and a text longer than a command. Both texts become one step
 # unless the video shows that the screen was dark or locked in the break.

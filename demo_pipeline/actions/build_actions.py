@@ -169,8 +169,8 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 def has_stop_form(keys: Sequence[str]) -> bool:
     """Returns whether a hotkey looks like a shortcut that stops a recorder.
 
-    Recorders are stopped with F1 to F24, Pause, Print Screen, a media key, or a key with two
-    modifiers. A letter with only Ctrl, such as Ctrl+S, is a shortcut of other programs.
+    Recorders are stopped with F1 to F24, Pause, Print Screen, a media key, or a key with at
+    least two modifiers. A letter with only Ctrl, such as Ctrl+S, is a shortcut of other programs.
     """
     pressed = set(keys) - _MODIFIERS
     if any(key in STOP_KEYS or _FUNCTION_KEY.fullmatch(key) for key in pressed):

@@ -220,7 +220,7 @@ class _Grouper:
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """Reads a key or button with an unknown effect, and closes the open group of keys."""
+        """Reads a key or button with an unknown effect, and closes an open group of keys."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")
@@ -382,8 +382,8 @@ def pauses_between(
     Args:
         actions: actions in time order.
         inputs: all inputs of the log, in time order.
-        breaks: line numbers before which the clock was set, or at which the recorder withheld
-            input. No pause contains such a line.
+        breaks: numbers of the lines that follow a change of the clock, and of the lines at which
+            the recorder withheld input. A pause never contains one of these lines.
     """
     if not actions:
         return
@@ -422,9 +422,9 @@ def pauses_between(
 
 
 def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
-    """Returns the time at which the pointer began to approach a press without resting, epoch ms.
+    """Returns the start of the pointer's approach directly before a press, epoch milliseconds.
 
-    Returns the time of the press if there is no approach.
+    Returns the time of the press if there is no such approach.
     """
     position = len(moves) - 1
     while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
@@ -462,8 +462,8 @@ class Segmentation:
             input method.
         layout_lines: line numbers of key presses whose characters were derived from the keyboard
             layout.
-        altgr_lines: line numbers of key presses with AltGr, on Windows only. The US layout has no
-            AltGr.
+        altgr_lines: line numbers of key presses with AltGr, on Windows only. These presses rule out
+            the US layout, which has no AltGr.
     """
 
     actions: list[Action]
@@ -490,7 +490,7 @@ def segment(
     Args:
         inputs: inputs in time order.
         keyboards: gives the keyboard layout at each line.
-        clock_steps: line numbers before which the recorder's clock was set.
+        clock_steps: numbers of the lines that follow a change of the recorder's clock.
         withheld: line number and time (epoch ms) of each place where the recorder withheld input.
         input_method: whether the person types with an input method.
     """
@@ -556,7 +556,10 @@ def _with_pauses(
     settings: ActionSettings,
     breaks: Collection[int],
 ) -> list[Action]:
-    """Returns the actions and the pauses between them, sorted and numbered. Sets `pre_move_ms`."""
+    """Returns the actions and the pauses between them, sorted and numbered.
+
+    Also sets `pre_move_ms`.
+    """
     in_order = sorted(actions, key=_order)
     _add_pre_moves(in_order, inputs, settings)
     pauses = pauses_between(in_order, inputs, settings, breaks)

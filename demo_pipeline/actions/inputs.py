@@ -30,7 +30,7 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         time: time of the event, epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
         x, y: position in screen pixels, or None if no position was logged. If the recorder logged
-            two positions, this is the one that is not clamped to the main display.
+            two positions, the position that is not clamped to the main display.
         name: button or key name as logged.
         delta: delta of a wheel event, in the recorder's unit and sign.
         char: typed character as logged, or empty if the recorder logged no character.

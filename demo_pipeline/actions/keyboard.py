@@ -1,7 +1,7 @@
 """Turns key events into gestures: characters, Backspaces and hotkeys.
 
-Characters of keys that were held during a drag are dropped. For example, a drag with Space held
-moves the canvas in drawing programs.
+A key that is held during a drag modifies the drag, so its characters are dropped. For example, a
+drag with Space held moves the canvas in drawing programs.
 """
 
 import re
@@ -19,7 +19,7 @@ from demo_pipeline.recording.key_names import Key, lookup
 from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
-# A modifier without a release affects one press within 1 s.
+# A modifier without a release affects only the next press, and only within 1 s.
 STUCK_MS = 1000
 TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
 # Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.

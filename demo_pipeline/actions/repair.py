@@ -25,8 +25,8 @@ from demo_pipeline.settings import ActionSettings
 # Recorders with n input hooks log each event n times. A factor n is accepted if at least 80 % of
 # the groups of equal events have a size that is a multiple of n.
 MIN_FACTOR_SHARE = 0.8
-# Minimum number of groups of equal events that decide the factor of a kind of events. With fewer
-# groups, other kinds of events decide the factor.
+# Minimum number of groups of equal events from which the factor of a kind of events is derived.
+# With fewer groups, other kinds of events decide the factor.
 MIN_GROUPS = 3
 # A copy of an event comes at most three times `window_ms` after the event.
 LATE_WINDOWS = 3
@@ -75,8 +75,8 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
 
     A second press of a button without a release in between, and a second release without a press in
     between, are always copies, because no person is that fast. A second press of a key may also be
-    an auto-repeat. It counts as a copy only if key releases were logged twice as well, either in
-    the whole recording or at the end of this press.
+    an auto-repeat. Such a press counts as a copy only if key releases were logged twice as well,
+    either in the whole recording or at the end of this press.
 
     Args:
         inputs: inputs in time order.
@@ -205,10 +205,10 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag for an action after motion along the border of the logged area
-# Motion along the border counts from this duration (milliseconds) or distance (units of the log).
-# Measured with 4,000 simulated approaches of each kind: motion counted in 0.03 % if the target was
-# on the border, in 99.98 % if the target was at least 20 pixels beyond the border, and in 18 % if
-# the border of a single screen stopped the pointer 5 pixels before the target.
+# Minimum duration (milliseconds) or distance (units of the log) of motion along the border that
+# flags an action. Measured with 4,000 simulated approaches to targets of each kind: 0.03 % were
+# flagged with a target on the border, 99.98 % with a target at least 20 pixels beyond the border,
+# and 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
 _REST_MS = 100  # the pointer rested if more time passed between two of its logged positions
@@ -456,7 +456,7 @@ def fill_positions(
 ) -> list[Input]:
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    The added position is the last logged position or, before the first, the next. On macOS, where
+    The added position is the last logged position or, if none precedes, the next. On macOS, where
     recorders log no moves while a button is held, the release of a drag gets the next logged
     position.
     """
@@ -503,8 +503,8 @@ def _drag_end(
 
     Returns None if no pointer event with a position precedes or follows the release.
 
-    For platforms whose recorders log no moves while a button is held. The release has the next
-    position if the press was a drag.
+    Used on platforms whose recorders log no moves while a button is held. If the press was a drag,
+    the release gets the next position.
 
     Args:
         release: the mouseup event.

@@ -36,8 +36,8 @@ MANY_NOTCHES = 30
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
-# Minimum share of scrolls that must agree on the sign of the wheel, and of frames with motion that
-# must agree on the direction of a scroll.
+# Share of scrolls that must agree on the sign of the wheel. Also the share of frames with motion
+# that must agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
 # The video overrules the rule by unit only if it shows the direction of at least two scrolls,
 # because a single scroll may seem to go the wrong way.
@@ -160,7 +160,7 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    The function is its own inverse.
+    If `positive` is the direction of a scroll, the result is the direction of positive deltas.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
@@ -236,7 +236,7 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
     Returns None without motion, or if less than `MIN_VOTE_SHARE` of the frames with motion agree.
-    For a horizontal scroll, all of at least `MIN_SIDEWAYS_FRAMES` frames must agree.
+    For a horizontal scroll, all frames with motion must agree, at least `MIN_SIDEWAYS_FRAMES`.
 
     Args:
         content_moves: direction in which the content moved → number of frames.
@@ -352,7 +352,7 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The video then contradicts the rule by unit, but shows the direction of no other scroll.
+    The video then contradicts the rule by unit, but only a single scroll shows the sign.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE

@@ -170,7 +170,7 @@ class TextWitness:
     def gain(
         self, number: int, actions: Sequence[Action], *, ends_composition: bool
     ) -> _Gain | None:
-        """Returns the text that a field gained by a typing action and its scan, or None if unknown.
+        """Returns the text that a field gained by a typing action, or None if unknown.
 
         The last scan before the action is compared with the first scan after the action. Exactly
         one field must have changed between these scans, and no other action may have changed it.
@@ -361,7 +361,7 @@ class TextReader:
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether a scan confirms a text without unknown keys, and so the layout."""
+        """Returns whether a scan confirms a text without unknown keys, which proves the layout."""
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 

@@ -32,7 +32,7 @@ from demo_pipeline.recording.key_names import (
 UNKNOWN_CHARACTER = "unknown_character"  # flag for a gesture that typed an unknown character
 SEEN_MS = 300  # shortest break between two keys in which a person can react to a new screen
 # Shortest break in milliseconds in which a person can notice a dark screen and recall a password.
-# People needed 2.5 s in recordings of locked screens.
+# The limit is below the 2.5 s that people needed in recordings of locked screens.
 LONG_REST_MS = 1000
 # Typing of at most four characters may be a command, such as q in a pager.
 COMMAND_LENGTH = 4

@@ -72,8 +72,8 @@ class ModelProvider:
         prompts: the kinds of questions to ask.
         at_once: maximum number of parallel requests.
         objectives: function from the id of a demonstration to the objectives of the recorded task.
-        unanswered: reason → number of questions without an answer for this reason. The next run
-            asks these questions again.
+        unanswered: reason → number of questions that the server did not answer for this reason. The
+            next run asks these questions again.
         budget: limits the number of questions.
     """
 

@@ -39,9 +39,9 @@ MOST_ANNOTATED = 10_000
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The kinds up to `reflection` are about a step or the end, the kinds from `reflection` on about
-    the whole demonstration. For a demonstration as a whole, `reflection` gives the reason for the
-    scores. Scores are integers from 0 to 10.
+    The kinds before `reflection` are about a step or the end, and the kinds after `reflection` are
+    about the whole demonstration. `reflection` may be about either. About a whole demonstration, it
+    gives the reason for the scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"

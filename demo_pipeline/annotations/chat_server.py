@@ -40,8 +40,8 @@ class Endpoint:
         key: API key, sent as a bearer token if it is not empty.
         attempts: maximum number of attempts for a request.
         timeout: number of seconds within which the whole answer must arrive.
-        pause: maximum number of seconds between the first and the second attempt. Doubles with each
-            attempt.
+        pause: maximum number of seconds between the first and the second attempt. The maximum
+            doubles with each attempt.
         sleep: function that waits for a number of seconds. Tests replace it.
     """
 
@@ -148,7 +148,7 @@ class Endpoint:
 
         Returns:
             The HTTP status, the body of the answer, and the number of seconds that the server asks
-            to wait before a retry. 0 if the server does not ask.
+            to wait before a retry, or 0.
         """
         import aiohttp  # noqa: PLC0415 - costs 0.4 s
 
@@ -179,7 +179,7 @@ def each_result(
 ) -> Generator[ResultT, None, None]:
     """Runs `work` on up to `at_once` items at a time, and yields each result once it is ready.
 
-    If `work` raises an exception, the other results that are ready are yielded before it is raised.
+    If `work` raises an exception, the other results that are ready are yielded first.
     An exception, or closing the generator, cancels all other work.
     """
     waiting = iter(items)

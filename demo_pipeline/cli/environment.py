@@ -91,7 +91,7 @@ def _assigned(names: tuple[str, ...], value: object) -> str:
 
 
 def _default(names: tuple[str, ...]) -> tuple[Any, str]:
-    """Returns default and description of a setting or section, or (None, "") if none exists."""
+    """Returns default and description of a setting or section, or (None, "") if unknown."""
     fields = Settings.model_fields
     default = None
     description = ""

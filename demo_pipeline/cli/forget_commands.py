@@ -46,9 +46,9 @@ def forget(
 ) -> None:
     """Remove demonstrations for ever, and every dataset that contains them.
 
-    The outputs, decisions, caches and Dagster partitions of the demonstrations are removed, and
-    all versions of the datasets. The command first lists everything and asks for confirmation. The
-    next `demo-pipeline run` builds the datasets again, without the demonstrations. To keep a
+    The outputs, decisions, caches and Dagster partitions of the demonstrations are removed, and so
+    are all versions of the datasets. The command first lists everything and asks for confirmation.
+    The next `demo-pipeline run` builds the datasets again, without the demonstrations. To keep a
     demonstration in the store but out of the datasets, reject it in `demo-pipeline review`.
 
     `--person NAME` searches the fields of meta.json that name the person who recorded, such as
@@ -104,7 +104,10 @@ def _chosen_ids(
 
 
 def _ids_of_person(workspace: "Workspace", person: str, fields: Sequence[str]) -> list[str]:
-    """Returns the ids of the person's demonstrations. Prints those that could not be searched."""
+    """Returns the ids of the person's demonstrations.
+
+    Prints the demonstrations that could not be searched.
+    """
     from demo_pipeline.runs.forgetting import PersonSearch, find_demonstrations
 
     values = {}

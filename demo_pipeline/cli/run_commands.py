@@ -402,7 +402,7 @@ def _holds(question: Callable[..., bool], *arguments: object) -> bool:
 
     try:
         return question(*arguments)
-    except Exception as error:  # noqa: BLE001 - any error; see above
+    except Exception as error:  # noqa: BLE001 - any error; see the docstring
         if is_defect(error):
             print_error(f"{question.__name__}: {warning_words(error)}")
         else:

@@ -133,7 +133,7 @@ class _InProgress(ProgressColumn):
 
 
 def progress_bar(in_progress: Callable[[], Sequence[str]] = tuple) -> Progress:
-    """Returns a progress bar on standard error, which is hidden if the log is printed there.
+    """Returns a progress bar on standard error, hidden if the log goes to standard error, too.
 
     Args:
         in_progress: function that returns the names of the items in progress.

@@ -1,8 +1,8 @@
 """Protects Dagster's UI with a proxy that forwards only requests from the UI's own pages.
 
 Dagster's webserver accepts every request, and even a GET request can launch a run with any
-configuration, so any web page in a browser on this machine could do so. Therefore the webserver
-gets a private port with a secret path, and people open the port of this proxy.
+configuration. Any web page in a browser on this machine could send such a request. Therefore the
+webserver gets a private port with a secret path, and people open the port of this proxy.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ def start_guard(
 ) -> subprocess.Popen[bytes]:
     """Starts the guard, a process that protects Dagster's UI; see `UiGuard`.
 
-    The guard ends with the calling process, which keeps its standard input open, even after `exec`.
+    The calling process keeps the guard's standard input open, even after `exec`. Therefore the
+    guard ends when the calling process ends.
 
     Args:
         listening: the socket that browsers connect to.
@@ -205,7 +206,7 @@ async def _serve(handle: int, guard: UiGuard) -> None:
 
 def guard_until_the_end() -> None:
     """Runs the guard until its standard input is closed; see `start_guard`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # when Ctrl-C ends Dagster, stdin is closed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ends with stdin, after Dagster
     handle, _, port = os.environ[_PORT].partition(":")
     address, _, upstream = os.environ[_UPSTREAM].partition(":")
     guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])

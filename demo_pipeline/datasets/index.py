@@ -296,7 +296,7 @@ def _screenshot(row: ProvenanceRow) -> str:
     return f"trajectories/{row['trajectory_id']}/steps/{row['step_index']:03d}/screenshot.png"
 
 
-_ROWS_IN_MEMORY = 8192  # number of rows that are buffered before they are written; 0.5 kB each
+_ROWS_IN_MEMORY = 8192  # number of rows (0.5 kB each) that are buffered before writing
 STEPS_FILE = "steps.parquet"
 TRAJECTORIES_FILE = "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])

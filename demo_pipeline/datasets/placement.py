@@ -127,8 +127,8 @@ class _Placement:
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
         """Returns the demonstration's new entry in the memory, before its split is assigned.
 
-        The entry keeps the group from the last build if the task is the same and, with
-        `keeps_split`, also the split.
+        If the task is the same, the entry keeps the group from the last build and, with
+        `keeps_split`, the split.
         """
         try:
             task = head_of(source).split_groups[0]

@@ -479,7 +479,7 @@ def _wordings(head: Head) -> Iterator[str]:
 
 
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Returns the reason to leave out a trajectory for its id, a duplicate or its review, or ""."""
+    """Returns why `settings.exclude`, `duplicate_of` or the review rules out a trajectory, or ""."""
     if source.id in settings.exclude:
         return "excluded"
     if source.duplicate_of:
@@ -516,8 +516,8 @@ def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
     """Returns the reason to leave out a trajectory because of its outcome, its task or its grade.
 
     Returns "" if there is no such reason. A `status` in meta.json other than `completed` counts as
-    aborted, whatever `reason` says. Without a status, `include_aborted` also decides, but the
-    reason is `unknown_outcome`.
+    aborted, whatever `reason` in meta.json says. Without a status, `include_aborted` also decides,
+    but the returned reason is `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

@@ -187,7 +187,7 @@ def split_intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float
 def split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
     """Returns the split whose interval contains the position.
 
-    The last split also contains positions above its interval (rounded ratios).
+    The last split also contains positions above its interval, because ratios are rounded.
     """
     for split, (_, high) in intervals.items():
         if position < high:

@@ -124,8 +124,8 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
     """Returns the asset with the parents that Dagster's UI shows in the lineage.
 
-    The index and the statistics show the exports as parents, but do not depend on their steps,
-    because they must be built even if an export fails.
+    The index and the statistics show the exports as parents, but do not depend on the steps of the
+    exports, so that both are built even if an export fails.
     """
     return dg.AssetsDefinition(
         keys_by_input_name=asset.keys_by_input_name,

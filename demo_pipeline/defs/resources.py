@@ -48,7 +48,7 @@ def roots_resource(
 
     Args:
         vain_waits: the causes of transient errors that outlasted all retries, shared by all runs of
-            a command. None: each run remembers its own causes.
+            a command. If it is None, each run remembers its own causes.
     """
 
     @dg.resource(

@@ -479,7 +479,7 @@ def _wordings(head: Head) -> Iterator[str]:
 
 
 def _reason_by_review(source: DatasetTrajectory, settings: DatasetSettings) -> str:
-    """Returns why `settings.exclude`, `duplicate_of` or the review rules out a trajectory, or ""."""
+    """Returns why `settings.exclude`, `duplicate_of` or a review rules out a trajectory, or ""."""
     if source.id in settings.exclude:
         return "excluded"
     if source.duplicate_of:

@@ -31,7 +31,7 @@ class Problem:
         frame: 0-based frame number in presentation order in a video; None if unknown.
         remedy: what a person can do about the problem.
         severity: `error` or `warning`.
-        demonstration: id of the demonstration; empty if the problem does not concern a single one.
+        demonstration: id of the demonstration; empty if the problem concerns several or none.
         byte: 0-based offset in `file`; None if unknown.
         column: 1-based position in a JSON file of a single line; otherwise None.
     """

@@ -196,7 +196,7 @@ def examine_task(
     Args:
         file: the path to name in problems, separated by `/`. Its stem should be the task's id.
         risk: whether to read the file as a risk task. A file with a key that only risk tasks have
-            is always read as one.
+            is always read as a risk task.
 
     Returns:
         The task, or None if the task is invalid; and the problems and warnings.

@@ -241,7 +241,7 @@ def _task_file(
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
     """Returns the sorted entries of a folder without hidden files; empty if it is missing.
 
-    `name` is the folder's name in problems.
+    Problems call the folder `name`.
     """
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -366,7 +366,7 @@ def entries(folder: _TaskFolder) -> list[_TaskEntry]:
     """Reads the tasks in the files of a folder, sorted by path.
 
     A repeated task id is a warning. Problems of an invalid file are only warnings if its name is
-    template.json, or if test lists exist but do not contain it.
+    template.json, or if test lists exist but do not contain the task.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []

@@ -25,7 +25,7 @@ class TaskMatch:
     """The OSWorld task of a demonstration.
 
     All attributes except `catalogued` are None if no task matches. If several task files match,
-    they describe the first one: ordinary tasks before risk tasks, each sorted by path.
+    the attributes describe the first: ordinary tasks before risk tasks, each sorted by path.
 
     Attributes:
         match: how the task was found, `id` or `instruction`.

@@ -27,7 +27,8 @@ class Assignment:
         instruction: the text of the task, with its line breaks and indentation.
         source: the field of meta.json that contains the instruction.
         application: normalised name of the application.
-        task_id: slug of application and quest title, or else of platform and instruction.
+        task_id: slug of application and quest title, or of platform and instruction if there is no
+            quest title.
         split_group: equal for all demonstrations of a task, so that all are in the same split.
     """
 

@@ -22,8 +22,8 @@ _SHORTEST = 4  # least number of characters in a secret; shorter ones occur insi
 # Kinds of the user's own lists. Parts of such secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
-# A part of a secret is private if it has at least this share of the secret's characters, and at
-# least eight.
+# A part of a secret is private if it has at least 60 % of the secret's characters, and at least
+# eight characters.
 _TELLING_SHARE = 0.6
 _SHORTEST_PART = 8
 # Actions after which the person may type into another field.
@@ -111,7 +111,7 @@ class PrivateTexts:
     def _learn_pieces(self, letters: Sequence[tuple[str, int]]) -> None:
         """Finds secrets in the joined texts of several typing actions, and remembers their pieces.
 
-        White space is also ignored for kinds with check digits.
+        For kinds with check digits, the texts are also searched without white space.
 
         Args:
             letters: typed letters, each with the number of its action.
@@ -234,7 +234,7 @@ class PrivateTexts:
 def folded(text: str) -> str:
     """Returns a text in a form that is not changed by typical mistakes of text recognition.
 
-    The form has no spaces and no upper case, and the same character for all that look alike.
+    The form has no spaces and no upper case, and one character for all characters that look alike.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 

@@ -139,7 +139,7 @@ class Redaction:
 
     def learn(self) -> None:
         """Collects the secrets of all files, then finds all texts that contain a secret."""
-        shared_texts = dict[str, str]()  # text → the same text, to keep a single object of each
+        shared_texts = dict[str, str]()  # text → the single object for all equal texts
         texts_by_digest = dict[str, dict[str, None]]()  # files with equal content are read once
         digests = dict[str, str]()
         groups = list[list[str]]()
@@ -213,7 +213,8 @@ class Redaction:
         """Returns the screenshots of native size that the copy leaves out.
 
         If the settings require text recognition, all are left out, because text is only recognised
-        in canvas screenshots. Otherwise, those whose canvas screenshot has covered boxes.
+        in canvas screenshots. Otherwise, a screenshot is left out if its canvas screenshot has
+        covered boxes.
         """
         native = self._names("_native.png")
         if self.settings.reads_pictures:
@@ -379,8 +380,8 @@ class Redaction:
     def _cover(self, name: str, span: PrivateSpan, text: str, box: ScreenshotBox) -> None:
         """Adds a finding in a screenshot, and covers its box if the settings remove the kind.
 
-        Does nothing if people marked this box, or a box that touches it, as not private. A private
-        window or region is covered unless people marked that box itself.
+        Does nothing if people marked this box, or a box that touches it, as not private. For a
+        private window or region, only a mark of exactly this box counts.
         """
         if step := _STEP.match(name):
             kept = self.marks.kept.get(int(step[1]), ())

@@ -197,8 +197,8 @@ def open_shown(
     """Opens the redacted copy of a trajectory, or the trajectory if it has no redacted copy.
 
     Args:
-        settings: if these policies remove private data, the trajectory must have been searched with
-            them. None allows any settings.
+        settings: if these settings remove private data, the trajectory must have been searched with
+            the same settings. None allows any settings.
 
     Returns:
         The folder that may be shown, and the version of the original trajectory.

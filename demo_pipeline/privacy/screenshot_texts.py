@@ -23,7 +23,7 @@ _OVERLAP = 48  # number of rows that two bands share, which is more than the hei
 # Largest difference between colour values (0 to 255) that count as equal; the noise of video
 # encoders on a still screen is smaller.
 _CHANGED = 16
-# Cached results for each band: the last and the current screenshot, without and with covered boxes.
+# Number of cached results per band: two screenshots, each with and without covered boxes.
 _MOST_CACHED = 4
 
 

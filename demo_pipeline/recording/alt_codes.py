@@ -17,7 +17,7 @@ _WINDOWS_PAGES: tuple[str, ...] = (
 _GLYPHS = "☺☻♥♦♣♠•◘○◙♂♀♪♫☼►◄↕‼¶§▬↨↑↓→←∟↔▲▼"  # characters 1 to 31 of every console code page
 _LAST_GLYPH = len(_GLYPHS)
 _HOUSE = 127  # number of the character ⌂ in every console code page
-_LARGEST = 255  # the last number of a code page; programs treat larger numbers differently
+_LARGEST = 255  # the last number of a code page; programs disagree about larger numbers
 # Layouts that are usual only in countries with the code pages 850 and 1252.
 _WESTERN_EUROPE = frozenset({"uk", "de", "es", "fr", "it"})
 

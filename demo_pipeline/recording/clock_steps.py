@@ -101,7 +101,7 @@ class ClockStep(NamedTuple):
 def find_clock_steps(
     events: Iterable[Event | Rejected], video_ms: tuple[float, float] | None = None
 ) -> list[ClockStep]:
-    """Finds the lines of a log before which the recorder's clock was set, in line order.
+    """Returns the clock steps of a log, in line order.
 
     Args:
         events: the parsed lines of the log, in file order.
@@ -200,7 +200,7 @@ class _Finder:
         return position
 
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
-        """Returns whether the lines of the pointer are in order, and the lines of the keys, too."""
+        """Returns whether pointer lines are in order, and key lines are in order, too."""
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
             is_key = item.event in KEY_EVENTS
@@ -265,7 +265,7 @@ class _Finder:
     def _is_twin(self, position: int) -> bool:
         """Returns whether a second hook logged the same input as the previous line.
 
-        Equal lines of the mouse wheel do not count, because wheels log them anyway.
+        Mouse wheel lines do not count, because turning a wheel logs equal lines.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}

@@ -149,7 +149,7 @@ def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, An
 def _clock_steps(
     log: Path, scale: TimeScale, recorded_at: datetime | None, video_s: float | None
 ) -> list[ClockStep]:
-    """Finds the lines before which the recorder's clock was set.
+    """Finds the clock steps of a log.
 
     The log is read again only if its times are out of order or outside the video.
     """

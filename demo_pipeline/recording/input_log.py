@@ -3,9 +3,9 @@
 Unknown fields of a line are ignored. A line with a value of a wrong type, or with a time too far
 from the others, is rejected. Accessibility trees, about half a megabyte each, are not decoded.
 
-The documented unit of times is epoch milliseconds. Some recorders write epoch seconds with a
-fraction, microseconds or nanoseconds, others milliseconds since the recording began. The magnitude
-of the times shows the unit.
+The documented unit of times is epoch milliseconds. Some recorders write fractional epoch
+seconds, epoch microseconds or epoch nanoseconds. Others write milliseconds since the recording
+began. The magnitude of the times shows the unit.
 """
 
 import re
@@ -62,7 +62,7 @@ _RECORDER_EVENTS = frozenset(
 
 
 def public_event_name(raw: str) -> str:
-    """Returns an event's name if it is known, otherwise its length, as it may be private."""
+    """Returns an event's name if known, otherwise only its length, because it may be private."""
     if raw in DOCUMENTED_EVENTS or raw in _RECORDER_EVENTS:
         return raw
     return shape_of("event", raw)

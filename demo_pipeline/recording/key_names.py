@@ -94,8 +94,8 @@ _OTHER_SCRIPTS = frozenset({"ru"})
 
 # (layout, platform) → logged name → unshifted character, where `_SYMBOLS` is wrong. Recorders on
 # Linux and macOS name a key by its place, on Windows by its character. On a Mac, a name stands for
-# a key code: `BackQuote` is 50 and types `, even next to the left Shift. `IntlBackslash` is 10,
-# which exists only on keyboards with an extra key left of the 1.
+# a key code. `BackQuote` is the code 50, which types ` even if its key is next to the left Shift.
+# `IntlBackslash` is the code 10, which only keyboards with an extra key left of the 1 have.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -290,7 +290,7 @@ _US_LANGUAGES = _words("zh ko nl pl vi id ms fil hi")
 _OTHER_PUNCTUATION = _words(
     "de es pt it sv da nb nn no fi is cs sk hu tr ro hr sl et lv lt ca gl eu sq mt ja"
 )
-# Languages whose usual keyboard has other letters or unshifted digits.
+# Languages whose usual keyboard has other letters, or no digits without Shift.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
 # Language → countries in which the layout of the same name is usual. "" stands for a locale without
 # a country.
@@ -347,8 +347,8 @@ def is_english(locale: str) -> bool:
 
 
 # Language or country in a Windows recorder's name of a keyboard → layout. The second part of the
-# name, the arrangement of the letters, is unreliable: recorders write `qwerty` if the registry has
-# none, even for German and French keyboards.
+# name, the arrangement of the letters, is unreliable: recorders write `qwerty` if the registry
+# names no arrangement, even for German and French keyboards.
 _LAYOUT_OF_COUNTRY = {
     "us": "us",
     "gb": "uk",
@@ -380,8 +380,8 @@ class Keyboard:
 
     Attributes:
         layout: the layout that decides a key's character if the recorder logged no character.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used a layout that
-            differs in this; empty if the layout is certain.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used a layout with
+            this difference; empty if the layout is certain.
     """
 
     layout: KeyboardLayout

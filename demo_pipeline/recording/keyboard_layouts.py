@@ -1,4 +1,4 @@
-"""Keyboard layouts of countries: each key's characters without modifiers and with Shift and AltGr.
+"""Keyboard layouts of countries: the characters of each key, alone and with Shift or AltGr.
 
 The tables name a key by its character without modifiers, and contain its place, its Windows virtual
 key, and whether it is a dead key, which types nothing until the next key.
@@ -53,11 +53,11 @@ class CountryLayout:
         shifted: character of each key with Shift, in the same order; a space if it has none.
         with_altgr: pairs of a key and its character with AltGr. Not used on a Mac, where Option
             types other characters.
-        dead: accents of the dead keys, which are dead without AltGr. On French and Spanish
-            keyboards, `~` and the backquote are dead with AltGr; the Spanish backquote is dead
-            without it, too.
-        virtual: the keys of the Windows virtual keys OEM_1 … OEM_102, in the order of
-            `_MULTIINPUT`; a space if no key has it. If empty, Windows recorders use the key names
+        dead: accents of the dead keys. Most are dead only without AltGr. On French and Spanish
+            keyboards, `~` and the backquote are dead with AltGr. The Spanish backquote is dead
+            without AltGr, too.
+        virtual: the key for each Windows virtual key OEM_1 … OEM_102, in the order of
+            `_MULTIINPUT`; a space if there is none. If empty, Windows recorders use the key names
             of the US keyboard.
         with_both: pairs of a key and its character with Shift and AltGr.
     """
@@ -251,9 +251,9 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type.
 
-    The text is a letter with an accent, or the accent followed by the character. It is empty if it
-    is unknown: on Linux, if accent and character do not combine (depends on the GUI toolkit), or
-    for an apostrophe and c (depends on the locale).
+    The text is a letter with an accent, or the accent followed by the character. On Linux, it is
+    empty in two cases: if accent and character do not combine, because the text depends on the GUI
+    toolkit, and for an apostrophe and c, because it depends on the locale.
     """
     composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
     joins = accent in COMBINING and len(composed) == 1

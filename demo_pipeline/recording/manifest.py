@@ -210,8 +210,8 @@ def verified_file(
     """Returns the path of an uploaded file after checking that the file matches the manifest.
 
     Args:
-        kept: whether the file is a copy that `keep_files` put next to the manifest. Only its size
-            is compared, because the store verifies its hash.
+        kept: whether the file is a copy that `keep_files` put next to the manifest. Then only the
+            size is compared, because the store verifies its hash.
 
     Raises:
         DemonstrationError: the size or hash changed, or the copy is missing.
@@ -234,8 +234,7 @@ def verified_file(
 def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
     """Returns a problem for each difference between a written manifest and the uploaded files.
 
-    The frames of the video are counted again, and the first frame is decoded again, but not the
-    last.
+    The frames of the video are counted again. The first frame, but not the last, is decoded again.
 
     Args:
         folder: output of the stage, which contains the manifest.
@@ -256,7 +255,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
             "id": demonstration,
             "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
-            # The kept copies of a download lack the optional files, so these are not compared.
+            # A download is stored without optional files, so optional files are not compared.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
             "video": describe_video(upload / VIDEO_FILE),

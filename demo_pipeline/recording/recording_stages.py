@@ -19,7 +19,7 @@ class RecordingInputs(Inputs):
 
     Attributes:
         demonstration: id of the demonstration, which is the name of the uploaded folder.
-        upload: folder with the uploaded files, or for later stages of a downloaded recording, the
+        upload: folder with the uploaded files, or, for later stages of a downloaded recording, the
             output of `raw_recordings`.
         manifest: manifest of the recording; None in the stage `raw_recordings`, which writes it.
         downloaded: whether the uploaded files were downloaded from a bucket. If so, the stage
@@ -56,7 +56,7 @@ def _run_raw_recordings(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _verify_files(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Compares the manifest with the uploaded files, or with the kept copies of a download."""
+    """Compares the manifest with the uploaded files, or with the stored files of a download."""
     folder = inputs.upload
     if inputs.downloaded:
         folder = out

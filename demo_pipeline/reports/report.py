@@ -89,7 +89,7 @@ class QuarantineRow:
 
 
 def write_report(workspace: Workspace, dest: Path, *, screens: bool = True) -> WrittenReport:
-    """Writes a report about all demonstrations of a store, or nothing if this fails.
+    """Writes a report about all demonstrations of a store. If it fails, nothing is written.
 
     Args:
         dest: the folder to write; it must be empty or missing.

@@ -145,7 +145,7 @@ def trajectory_html(
 ) -> str:
     """Returns the HTML of a trajectory: lines of text, screenshots, and a table of its steps.
 
-    At most twelve screenshots are shown, evenly spread, with the first and the last step.
+    At most twelve screenshots are shown: the first, the last, and others evenly between them.
 
     Args:
         steps: all steps in order.

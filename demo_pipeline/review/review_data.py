@@ -118,7 +118,7 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # without the document, the queue shows no repeated uploads
+        with suppress(DamagedDocument):  # if damaged, the queue marks no repeated uploads
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:

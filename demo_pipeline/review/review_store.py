@@ -110,7 +110,7 @@ class Reviews:
     def require_whole(self, demonstration: str) -> None:
         """Raises `DamagedDocument` if a decision about a demonstration is damaged.
 
-        That decision may have marked a part of a screenshot as private.
+        The damaged decision may have marked a part of a screenshot as private.
         """
         for key, decision in sorted(self._read[demonstration].items()):
             if decision is None:
@@ -398,7 +398,7 @@ def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decis
 
 
 def import_decisions(store: Store, decisions: Iterable[Decision]) -> tuple[int, list[Problem]]:
-    """Adds decisions from another store, after checking those that apply to trajectories here.
+    """Adds decisions from another store. Decisions about this store's trajectories are checked.
 
     Returns:
         The number of added decisions, and a problem for each decision that could not be added.
@@ -532,10 +532,10 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
 
     Args:
         version: the dataset's version; None if its manifest is unreadable, which counts as yes.
-        sources: the id of the demonstration, and the names of stages whose datasets contain it. A
-            dataset that was built from one of these contains it, too.
-        demonstration: the id of the demonstration. A dataset with links to its outputs contains it,
-            too.
+        sources: the id of the demonstration, and the names of stages whose datasets contain the
+            demonstration. A dataset that was built from any of these sources contains it, too.
+        demonstration: the id of the demonstration. A dataset that links to an output of the
+            demonstration contains it, too.
     """
     if version is None:
         return True

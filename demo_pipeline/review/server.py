@@ -1,4 +1,4 @@
-"""The server of the review page, which only answers requests from this machine.
+"""The server of the review page, which answers only requests from this machine.
 
 Pages of other sites can neither read nor write data: each address contains a random token, the
 header `Host` must name this machine, and the header `Origin` must name the review page.

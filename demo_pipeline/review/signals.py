@@ -60,18 +60,19 @@ NEAR_PAUSE_S = 2.5
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
 # Limits of the total time before the first and after the last action: as a share of the video, and
-# in seconds. Above both, there is the signal `unused_time`.
+# in seconds. A demonstration above both limits has the signal `unused_time`.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
 # Limits of the difference between the durations of meta.json and of the video: in seconds, and as a
-# share of the video. Above both, there is the signal `duration`. Recorders round to seconds.
+# share of the video. A demonstration above both limits has the signal `duration`. Recorders round
+# to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
 # Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. Measured:
 # 0.34 to 0.91 for correct clocks.
 CLOCK_SCORE = 1 / 3
-# Above this uncertainty of the clock, in milliseconds, there is the signal `clock`. Screens respond
-# to a click within this time.
+# Above this uncertainty of the clock, in milliseconds, a demonstration has the signal `clock`.
+# Screens respond to a click within this time.
 CLOCK_MS = 500.0
 FLAGGED = 1.0  # minimum doubt score of the demonstrations that are flagged for reviewers
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score
@@ -274,7 +275,7 @@ def step_signals(facts: Facts) -> list[SignalsFound]:
 
 
 def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
-    """Yields `no_effect` if the step should have changed the screen and did not.
+    """Yields `no_effect` if the step should have changed the screen but did not.
 
     Args:
         place: index of the step in `facts.steps`.
@@ -442,7 +443,7 @@ def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
 
 
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
-    """Yields the indexes of pointing steps in a row that have the same screenshot.
+    """Yields the indexes of successive pointing steps that have the same screenshot.
 
     Their screenshots should differ, because the pointer moves between them.
     """
@@ -464,7 +465,7 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 def _off_task_tail(facts: Facts) -> range:
     """Returns the indexes of the last steps whose windows seem unrelated to the task.
 
-    No window there shares a word with the task or with earlier windows. The range has at least two
+    These windows share no word with the task or with earlier windows. The range has at least two
     steps, and at most half of all steps.
     """
     steps = facts.steps

@@ -49,8 +49,8 @@ class _Row:
     Attributes:
         demonstration: the id of the demonstration from which the row was made.
         split: the split of the row; empty if unknown.
-        parts: column → digest of its value, and `<column> (file)` → digest of the files that it
-            names.
+        parts: column → digest of its value, and `<column> (file)` → digest of the files that
+            the value names.
     """
 
     demonstration: str
@@ -113,7 +113,7 @@ def compare_datasets(workspace: Workspace, before: str, after: str) -> list[Data
     """Compares every dataset that both arguments name.
 
     Args:
-        before: the name of an output (for its current version), `OUTPUT@ID`, the id of a version,
+        before: the id of a version, `OUTPUT@ID`, the name of an output (for its current version),
             a folder that `demo-pipeline export` wrote, or a dataset in such a folder.
         after: the other version or folder, in the same notation as `before`.
 
@@ -205,7 +205,7 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns the datasets below a path in an exported folder, by stage; empty elsewhere."""
+    """Returns the datasets below a path in an exported folder, by stage; empty for other paths."""
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():

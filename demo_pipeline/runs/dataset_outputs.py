@@ -113,7 +113,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Returns the published versions of a stage's outputs by name, if it has several."""
+        """Returns the published outputs of a stage that has several, by name; otherwise empty."""
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return {}

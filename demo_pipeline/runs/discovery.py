@@ -25,7 +25,7 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-# Time limit, in seconds, for asking the store during a look. The next look asks about the rest.
+# Time limit, in seconds, for asking the store during a look. The next look continues.
 _SECONDS_PER_LOOK = 20.0
 NO_END = (False, 0.0)  # (cancelled, end time) for an upload that had no run yet
 STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run; no run is requested

@@ -220,7 +220,7 @@ TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
-def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the stages
+def build_ui_trees(  # noqa: PLR0917 - inputs, in the order of the stages that write them
     log: Path,
     platform: str,
     events_folder: Path,
@@ -275,7 +275,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 class _TreeWriter:
-    """Writes the trees of actions. If successive actions have the same tree, the file is linked."""
+    """Writes the trees of actions. Successive actions with the same tree share one linked file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -409,7 +409,7 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns the scan's freshness, `unreadable` for an unusable tree, or `sparse`."""
+    """Returns `unreadable` or `sparse` for such trees, otherwise the freshness of the scan."""
     if current.scan is None:
         return current.freshness
     if not tree.readable:
@@ -460,7 +460,7 @@ MAX_NAMED_SCANS = 20
 # Least accepted share of the recorder's hit tests that agree with ours. Recorders are sometimes
 # wrong.
 MIN_CURSOR_SHARE = 0.5
-MIN_CURSOR_SCANS = 4  # least number of scans with a hit test of the recorder for a comparison
+MIN_CURSOR_SCANS = 4  # least number of scans with a recorder's hit test; fewer are not compared
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -558,10 +558,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that our hit tests agree with the recorder's own in enough scans.
-
-    They must agree in at least `MIN_CURSOR_SHARE` of the scans.
-    """
+    """Checks that at least `MIN_CURSOR_SHARE` of the recorder's hit tests agree with ours."""
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
     agreed = sum(row["cursor_agrees"] for row in compared.values())

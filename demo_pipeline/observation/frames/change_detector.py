@@ -40,7 +40,7 @@ class ChangeDetector:
         acting: spans in which a change may be somebody's action or its effect. The default is the
             whole video, so that no cell counts as flickering.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier, counted for flicker at the start.
+        seen: changes between frames that were decoded earlier. They count for flicker, too.
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.

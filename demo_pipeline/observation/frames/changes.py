@@ -83,9 +83,10 @@ class ChangeMap:
         return (self.times[0] + self.times[-1]) / 2
 
     def only(self, is_chosen: Cells) -> "ChangeMap":
-        """Returns a map with only the chosen comparisons. `is_chosen` is (frames - 1,).
+        """Returns a map with only the comparisons for which `is_chosen` is true.
 
-        The map's `times` begin with the earlier frame of the first chosen comparison.
+        `is_chosen` has the shape (frames - 1,). The map's `times` begin with the earlier frame of
+        the first chosen comparison.
         """
         chosen = ChangeMap()
         first = int(np.argmax(is_chosen)) if is_chosen.any() else 0
@@ -101,7 +102,7 @@ class ChangeMap:
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Returns a bit for each cell, which is set if the cell or a neighbour of it changed.
 
-        The result is (frames - 1, bytes).
+        The result has the shape (frames - 1, bytes).
         """
         return np.stack(self._packed)
 
@@ -118,7 +119,7 @@ def filled(cells: Cells) -> Cells:
 
 
 def connected(cells: Cells, near: Cells) -> Cells:
-    """Returns the true cells that are connected with a cell of `near`, (rows, columns).
+    """Returns the true cells that are connected with a true cell of `near`.
 
     Connections may cross the space between lines of text.
     """
@@ -260,7 +261,7 @@ RING_SAMPLES = 4  # thickness of a focus ring together with the gap to its eleme
 LINE_GAP = (4, 1)  # (horizontally, vertically); joins letters, but not lines of text
 CLUSTER_GAP = 9  # in both directions; joins the lines of a menu or paragraph
 # Minimum change of brightness (0 to 255) in a highlighted area. Highlights in dark themes change by
-# at least 8 levels, flat areas in two encodings of the same screen by fewer.
+# at least 8 levels. Two encodings of the same flat area differ by fewer levels.
 SHADED_DETAIL = 8
 SHADED_SAMPLES = 6  # minimum side length; a smaller area is a check mark, a letter or an underline
 SOLID_SHARE = 0.5  # minimum share of changed samples in a highlight; letters cover about a third
@@ -451,7 +452,7 @@ def _is_solid(changed: Mask) -> bool:
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """Returns the samples in the mask `near` that changed unlike most of the same brightness."""
+    """Returns the samples in the mask `near` that changed unlike most equally bright samples."""
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)

@@ -37,7 +37,8 @@ DIFFERENT_SAMPLES = 2
 # Share of the rows with content that must stay the same for a change to count as scrolling. Only
 # 0.35 stayed the same when lines of output were replaced by lines with other digits.
 KEPT_SHARE = 0.8
-# Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100.
+# Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100
+# columns of 4 pixels.
 MOST_COLUMNS = 96
 # Minimum share of the rows with content that both screens must show after scrolling.
 KEPT_HEIGHT = 0.2
@@ -66,7 +67,10 @@ class ContinuedTyping:
         self._moved_s = float("-inf")
 
     def see(self, frame: Frame | None, pressed: Point | None) -> None:
-        """Stores the screenshot of an action. `pressed` is in video pixels, None for keys."""
+        """Stores the screenshot of an action.
+
+        `pressed` is the point of the press in video pixels, or None for keys.
+        """
         self._last_screen = None
         if frame is not None:
             self._last_screen = _Screen(frame.quartered, frame.samples(1))
@@ -115,7 +119,7 @@ class ContinuedTyping:
 def _window_at(luma: Luma, point: Point) -> PixelBox | None:
     """Returns the box of the window around a point, video pixels, or None if there is no window.
 
-    A window is an area with one background brightness and at least `LEAST_WINDOW` high. `luma` has
+    A window is an area of uniform background that is at least `LEAST_WINDOW` high. `luma` has
     every row and every 4th column of the frame.
     """
     rows, columns = luma.shape

@@ -79,7 +79,7 @@ class RecorderFacts:
     """Facts about the recorder that the decode pass needs.
 
     Attributes:
-        possible_stop: the last action, if it may have stopped the recorder.
+        possible_stop: the last action if it may have stopped the recorder, otherwise None.
         stopped_ms: time at which the shortcut that stops the recorder was pressed, epoch
             milliseconds. None if it was not pressed.
         several_displays: whether meta.json says that the computer has another display.
@@ -201,7 +201,7 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     Removes screenshots that turned out to be private or to have an unknown scale.
     """
     screen = calibration.screen
-    # Some observers used these first requests. `answers` has newer ones.
+    # Some observers used `requests`, the first requests. `answers.requests` are newer.
     misplaced = _misplaced(actions, requests, screen)
     hovers = observers.hovers.result(misplaced)
     screenshots, waits = answers.result(misplaced, hovers, calibration.clock)
@@ -370,7 +370,7 @@ def show_frames(
         if last is not None and diff.is_next:
             detector.learn(last, frame)
         last = frame
-        # A frame that is held longer makes decoding a tenth slower.
+        # Holding a frame longer makes decoding a tenth slower.
         del diff
     return count, last
 

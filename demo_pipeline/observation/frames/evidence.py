@@ -173,7 +173,7 @@ class Evidence(_Frozen):
     ) -> "Evidence":
         """Returns the evidence without facts about private actions, except for their indexes.
 
-        `private_s` are the (start, end) of the private times, video seconds.
+        `private_s` has the (start, end) of each private period, video seconds.
         """
         update: dict[str, Any] = {
             "dotted": tuple(index for index in self.dotted if index not in private_actions),

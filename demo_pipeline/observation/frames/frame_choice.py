@@ -112,7 +112,7 @@ class FrameChooser:
     def needs_only_large_changes(self, frame: Frame) -> bool:
         """Whether small changes at a frame can be ignored as hover effects of the pointer.
 
-        This is so if the screen was still and the pointer is now on its way.
+        They can be ignored if the screen was still and the pointer is now on its way.
         """
         request = self.request
         return (

@@ -60,9 +60,9 @@ class FrameFallback:
     def _misses_candidates(self, chooser: FrameChooser, frame: Frame, reason: Reason) -> bool:
         """Whether a better frame than the chosen one may have existed.
 
-        This is so if a frame of the request did not decode, or if the video ended earlier. For the
-        reason `pre_move`, only the frames from the chosen one to the start of the pointer's
-        movement are checked.
+        A better frame may exist if a frame of the request did not decode, or if the video ended too
+        early. For the reason `pre_move`, only the frames from the chosen one to the start of the
+        pointer's movement are checked.
         """
         request = chooser.request
         begin = frame.time

@@ -30,7 +30,7 @@ from demo_pipeline.observation.frames.video_reader import Span
 
 # Seconds after an action in which its direct effect appears, such as a menu.
 EARLY_S = 1.0
-LOOK_BACK_S = 0.3  # seconds; search for changes this long before the pointer starts to move
+LOOK_BACK_S = 0.3  # seconds decoded before the pointer starts to move, to find changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
 # Upper limit of `lead_seconds`. With a longer lead, the frame of an action could show the screen
 # before the previous action.

@@ -44,8 +44,8 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
 ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
 MOST_RESTS = 8  # maximum number of the pointer's rests compared for a press; the latest are taken
-# Minimum correlation between the images of a row before and while the pointer rests if the row was
-# only highlighted. An estimate: a highlighted row keeps its letters.
+# Minimum correlation between the image of a row before the pointer rests and its image during the
+# rest, if the row was only highlighted. An estimate: a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
 # Maximum share of the opened content that may change until the press; an estimate. A highlighted
 # row changes a third of a menu with three rows.
@@ -145,7 +145,10 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame, shown until this video time, if needed, and judges complete presses."""
+        """Stores a frame if a press needs it, and judges the presses that have all their frames.
+
+        `until` is the time up to which the video shows the frame, video seconds.
+        """
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:
                 break
@@ -162,8 +165,8 @@ class HoverObserver:
     def _judge(self, press: _Press) -> None:
         """Adds a hover if a resting pointer opened the pressed content.
 
-        As in submenus, the pointer may have rested on content that had opened earlier in the same
-        way. The hover contains all these places.
+        As in submenus, the pointer may have rested on content that an earlier rest had opened. The
+        hover contains the places of all these rests.
         """
         openers: list[_Rest] = []
         place = press.place

@@ -117,8 +117,8 @@ class PointerPath:
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
         """Returns the position at the first time, and all later positions up to the last time.
 
-        Times are epoch milliseconds, positions are in event space. Before its first logged
-        position, the pointer is assumed to be there.
+        Times are epoch milliseconds, positions are in event space. The first logged position is
+        also used for earlier times.
         """
         begin = max(0, self._newest(first_ms))
         inside = slice(begin, max(begin, self._newest(last_ms)) + 1)

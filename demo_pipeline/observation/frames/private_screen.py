@@ -203,7 +203,7 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode, at lock chords, later actions and keys without an effect."""
+        """Yields the spans to decode: lock chords, later actions and keys without an effect."""
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)

@@ -235,7 +235,10 @@ class _Observation:
         parts = len(calibration.screen)
 
         def requests(scale: float | None) -> Sequence[FrameRequest]:
-            """Creates the requests for trees whose boxes must be multiplied by `scale`."""
+            """Creates the requests for trees whose boxes must be multiplied by `scale`.
+
+            If `scale` is None, the targets have no boxes.
+            """
             targets = scanned.by_action
             if scale is None:
                 targets = {index: replace(target, box=None) for index, target in targets.items()}

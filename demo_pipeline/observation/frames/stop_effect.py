@@ -93,7 +93,7 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder, because the screen did not change after it.
+        """Whether the action stopped the recorder: the screen did not change after the action.
 
         Returns False for a click that no frame follows, because a video with a variable frame rate
         ends with the last change of the screen.

@@ -54,7 +54,7 @@ class VideoPointer:
         """Returns the points at which a frame may show the pointer or its hover effects.
 
         The points are in video pixels. There are several, because the clock is uncertain. `time` is
-        the frame's, in video seconds.
+        the time of the frame, video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         earliest = time - self.frame_s - uncertainty_s
@@ -78,7 +78,7 @@ class VideoPointer:
     def path_near(self, time: float) -> list[Point]:
         """Returns all logged positions at which a frame may show the pointer, video pixels.
 
-        `time` is the frame's, in video seconds.
+        `time` is the time of the frame, video seconds.
         """
         uncertainty_s = self.clock.uncertainty_ms / 1000
         first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)

@@ -73,10 +73,10 @@ class _IntervalRecord:
 
     @property
     def end(self) -> float:
-        """When the observation of the interval ends, video seconds: when the second action starts.
+        """The time at which the observation of the interval ends, video seconds.
 
-        If the interval has no `place`, it ends `TOGETHER_S` later, to include the second action's
-        effect.
+        The observation ends when the second action starts or, if the interval has no `place`,
+        `TOGETHER_S` later, to include the second action's effect.
         """
         if self.interval.place is not None:
             return self.interval.until
@@ -89,8 +89,7 @@ class _IntervalRecord:
             time: time of the frame, video seconds.
             luma: luma of the frame, as in `Frame.quartered`.
             before: luma of the previously compared frame.
-            hovered: the changed cells beside a pointer that arrived shortly before; otherwise no
-                cells.
+            hovered: the cells that changed beside a pointer soon after the pointer arrived.
         """
         interval = self.interval
         if self._first is None:

@@ -160,9 +160,9 @@ def may_be_wait(changes: IntervalChanges) -> bool:
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """Returns when new content at the place of the second action came to rest, or None.
+    """Returns when new content at the place of the second action came to rest.
 
-    This is case 1 of `rest_after_answer`.
+    This is case 1 of `rest_after_answer`. Returns None if the case does not apply.
     """
     changed = np.zeros_like(place)
     for _, cells in late:
@@ -211,8 +211,8 @@ def _gave_way(
     placeholder was replaced. The second value is a limit in seconds.
 
     The limit is `READING_S` if the placeholder covered most of the answer or was the pressed label
-    itself. Otherwise, as for a status line, it is `PAUSE_S`, and new content must also have
-    appeared outside the placeholder, which may be a notification that only faded.
+    itself. Otherwise, as for a status line, the limit is `PAUSE_S`. New content must then also have
+    appeared outside the placeholder, because a placeholder may be a notification that only faded.
 
     Restless cells may be a placeholder but not an answer. Cells that moved before the first action,
     or that move after the answer, are not part of a placeholder.
@@ -273,8 +273,8 @@ def _was_busy(
 def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], region: Cells) -> bool:
     """Whether a region changes in a rhythm that may continue after the second action.
 
-    A rhythm, such as the output of a loop, is not an answer. It is over if the region rested for at
-    least `RHYTHM_REST` gaps.
+    A rhythm, such as the output of a loop, is not an answer. The rhythm is over if the region
+    rested for at least `RHYTHM_REST` gaps.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -314,8 +314,8 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
 def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
     """Whether the second action is inside the region.
 
-    A pointer must be on cells of the region. Typed text may also be beside it. Keys that change
-    many more cells, for example by opening another window, are not inside.
+    A pointer must be on cells of the region. Typed text may also be beside the region. Keys
+    that change many more cells, for example by opening another window, are not inside.
     """
     if changes.interval.place is not None:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
@@ -378,7 +378,7 @@ class RestlessCells:
 
     A cell changes *as an answer* if the change belongs to the screen's answer to an action. It
     changes *without cause* if the change comes long after an action, and the next action is
-    unrelated to it.
+    unrelated to the change.
     """
 
     def __init__(self) -> None:
@@ -413,9 +413,10 @@ class RestlessCells:
 
 
 def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> CellCounts:
-    """Returns, as 0 or 1, whether each cell changed without cause, and whether as an answer.
+    """Returns whether each cell changed without cause, and whether it changed as an answer.
 
-    The result is (2, rows, columns). The arguments are those of `RestlessCells.add`.
+    The result is (2, rows, columns), with values 0 and 1. The arguments are those of
+    `RestlessCells.add`.
     """
     changed = union((cells for _, cells in late), late[0][1])
     counts = np.zeros((2, *changed.shape), np.int32)

@@ -13,8 +13,8 @@ from demo_pipeline.observation.frames.video_reader import Luma
 # Least step of brightness (0 to 255) at a visible border. With this value, all pairs of windows in
 # two recordings were ordered correctly.
 BORDER_STEP = 12
-# Largest distance from the logged border to the real one, in samples of 2 x 2 pixels. Accessibility
-# trees leave out the window's frame.
+# Largest distance from the logged border to the real one, in samples of 2 x 2 pixels. The
+# borders differ because accessibility trees leave out the window's frame.
 BORDER_REACH = 2
 CORNER_SAMPLES = 3  # samples that are ignored at each end of a border, because of round corners
 # Only the part of a window's border inside the other window is compared. The visible share of this

@@ -14,7 +14,7 @@ from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 # pixels differ by more than 12.
 BORDER_LEVELS = 12
 # Largest distance from the logged side of a window to its visible border, in canvas pixels.
-# Accessibility trees leave out the frames of windows.
+# The two differ because accessibility trees leave out the frames of windows.
 REACH_PX = 6
 # Length of the examined part of a side, in canvas pixels; a few letters are shorter.
 SEGMENT_PX = 48
@@ -28,7 +28,7 @@ def is_covered_at(
 ) -> bool:
     """Returns whether an unlisted window may cover a window near a point.
 
-    This may be so if a side of the window straight above, below, left or right of the point is
+    The window may be covered if its side straight above, below, left or right of the point is
     invisible. Sides at the edge of the screenshot, or behind another listed window, are ignored.
     Positions are in canvas pixels.
 

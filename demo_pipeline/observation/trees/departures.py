@@ -105,6 +105,6 @@ def departure_by_keys(action: Action, tree: StepTree) -> Departure | None:
     focused = focused_node(tree)
     remaining_window = None
     if focused is not None and closes:
-        # If the window is still there later, the keys closed only a part of it, or another window.
+        # If this window is still there later, the keys closed another window or only a part of it.
         remaining_window = window_box(tree, focused)
     return Departure(action.end_ms, focused, window_boxes(tree), window=remaining_window)

@@ -62,7 +62,7 @@ def ringed(
 
     Args:
         may_be_new: for each element, whether the element and its ring may have appeared at the same
-            time. Input fields may.
+            time. True only for input fields.
     """
     if not boxes or before.shape != after.shape:
         return None
@@ -181,7 +181,7 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
     """Returns the index of the highlighted choice, whose background differs from all other choices.
 
-    Returns None if there is no single such choice, or if the list is too short.
+    Returns None if no choice or several choices are highlighted, or if the list is too short.
     """
     differences = _background_differences(screenshot, boxes)
     if differences is None or len(boxes) < FEWEST_CHOICES:

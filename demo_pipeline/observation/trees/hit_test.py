@@ -311,9 +311,9 @@ def _is_paragraph(tree: StepTree, position: int) -> bool:
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
     """Returns whether a node is scrolled out of sight at a point.
 
-    This is so if a scrollable container around the node does not contain the point; the border
-    counts as inside. Menu items are hidden only by documents, because an open menu is drawn over
-    other containers.
+    The node is out of sight if a scrollable container around it does not contain the point; the
+    border counts as inside. Menu items are hidden only by documents, because an open menu is drawn
+    over other containers.
     """
     is_in_menu = False
     for node in ancestors(tree, position):
@@ -361,8 +361,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 
     - The desktop of Windows is behind all windows.
     - UI Automation and macOS list windows from front to back.
-    - If a Windows recorder makes hit tests, its hit test shows which window is in front, because it
-      lists the outermost windows in the order in which their scans ended.
+    - If a Windows recorder makes hit tests, its hit test shows which window is in front, because
+      such a recorder lists the outermost windows in the order in which their scans ended.
     - With AT-SPI, neither the order of windows nor the focus tells which window is in front.
     """
     windows = windows_at(tree, x, y)

@@ -128,7 +128,8 @@ class FocusEvidence:
     """Evidence about the focus at an action that does not come from the action's current scan.
 
     Attributes:
-        before, now: read the screenshots of the previous action and of the action, or return None.
+        before, now: functions that return the screenshot of the previous action and of this action.
+            They return None if there is no readable screenshot.
         later: tree of the first scan that began after the action's press; None if there is no such
             scan.
         is_undisturbed: whether no other action happened before the scan of `later` ended.
@@ -325,9 +326,9 @@ class KeyboardFocus:
     ) -> Element | None:
         """Returns the element that the next scan calls focused, if it certainly had the focus.
 
-        This is certain if the current scan calls the same element focused and no window opened, or
-        if nothing can have moved the focus between the action and the next scan. Otherwise returns
-        None.
+        The focus is certain if the current scan calls the same element focused and no window
+        opened, or if nothing can have moved the focus between the action and the next scan.
+        Otherwise returns None.
         """
         later_tree = evidence.later
         later = None if later_tree is None else focused_node(later_tree)
@@ -519,7 +520,8 @@ class KeyboardFocus:
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
         """Returns whether an open menu or dialog around other elements receives the keys instead.
 
-        A menu that an action opened receives all keys, any other open menu or dialog only Escape.
+        A menu that an action opened receives all keys. Other open menus and dialogs receive only
+        Escape.
         """
         if not self._menu_opened and "esc" not in action.keys:
             return False

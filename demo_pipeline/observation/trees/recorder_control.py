@@ -25,10 +25,10 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the index of the first and of the last action if it controls the recorder.
+    """Returns the indexes of the first and the last action, each only if it controls the recorder.
 
-    A click does so if the window or the element under the pointer has the name of a recorder's
-    window, a hotkey if the focused window has such a name.
+    A click controls the recorder if the window or the element under the pointer has the name of a
+    recorder's window. A hotkey controls the recorder if the focused window has such a name.
 
     Args:
         names: names of the windows of recorders.

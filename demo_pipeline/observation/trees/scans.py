@@ -274,7 +274,7 @@ _NEEDED = frozenset({"role", "bbox"})  # keys of a node that must not be null
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Describes which documented keys a scan with correct types lacks; an empty text if none."""
+    """Describes which documented keys a scan with correct types lacks; empty if it lacks none."""
     if not scan.tree:
         return "data.tree: has no element"
     with deeper_decoding():

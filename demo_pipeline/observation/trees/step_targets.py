@@ -242,9 +242,9 @@ class StepTargets:
         """Returns whether an action certainly took place in a window with the title in the tree.
 
         The title bar must not have changed after the scan began. If the target of a press is
-        unknown, also no panel may have opened over the press and, on Linux, the screenshot must
-        show the window's border, so that no window without an accessibility tree covers it.
-        `target` is None if it is unknown.
+        unknown, it is also required that no panel opened over the press and, on Linux, that the
+        screenshot shows the window's border. A window without an accessibility tree would hide the
+        border. `target` is None if it is unknown.
         """
         action = self._actions[number]
         box = tree.box(window)
@@ -336,7 +336,7 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element that was redrawn after the scan began is still on the screen.
 
-        It is in three cases:
+        The element is still there in three cases:
 
         - The element was only highlighted: no content of the screen changed at the element or near
           the press.

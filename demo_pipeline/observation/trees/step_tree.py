@@ -315,7 +315,7 @@ class StepTree:
 
     @cached_property
     def windows_around(self) -> Sequence[int | None]:
-        """For each node, the position of its outermost window (or itself); None outside windows."""
+        """Position of the outermost window at or around each node; None outside windows."""
         outermost: list[int | None] = []
         for position, parent in enumerate(self.parents):
             window = outermost[parent] if parent >= 0 else None
@@ -540,7 +540,10 @@ class TreeReader:
         return None
 
     def _cache_readable(self, scan: LoggedScan, tree: StepTree) -> None:
-        """Caches a tree if its scan is usable; others have the time of a single action."""
+        """Caches a tree if its scan is usable.
+
+        Other trees have the time of one action, so other actions cannot use them.
+        """
         if tree.readable:
             self._cache.append((scan.event_index, tree))
 

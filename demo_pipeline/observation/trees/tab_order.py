@@ -42,8 +42,8 @@ This is a single element or a group of radio buttons.
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
     """Returns the Tab stop that has the focus after some presses of Tab; empty if it is unknown.
 
-    Outside documents, and beyond the ends of a document, it is unknown. `presses` is negative for
-    Shift+Tab.
+    Outside documents, and beyond the ends of a document, the stop is unknown. `presses` is negative
+    for Shift+Tab.
     """
     stops = _stops_of_page(tree, stop)
     for number, candidate in enumerate(stops):
@@ -54,7 +54,7 @@ def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:
 
 
 def _stops_of_page(tree: StepTree, stop: TabStop) -> Sequence[TabStop]:
-    """Returns all Tab stops of the document that contains `stop`, in order; maybe none."""
+    """Returns all Tab stops of the document that contains `stop`, in order; may be empty."""
     page = _page_with(tree, stop)
     if page is None:
         return []

@@ -252,7 +252,7 @@ def _video_boxes(tree: StepTree) -> Boxes:
 def _shared_sizes(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
     """Returns the width and the height of the overlap of each place with each box.
 
-    Both arrays are (places, boxes). Without an overlap, a number is negative or 0.
+    Both arrays are (places, boxes). Without an overlap, at least one of the two is negative or 0.
     """
     corners = np.array(places, float).reshape(-1, 1, 4)
     first = np.maximum(boxes[:, :2], corners[..., :2])

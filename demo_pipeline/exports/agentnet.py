@@ -1,7 +1,7 @@
 """Exports whole trajectories in AgentNet's format, with a JSON line for each trajectory.
 
-A second version with code only is the input of OpenCUA's thought generator. The validator is
-strict: code may contain only the calls that agentnet_code.py knows.
+A second version that has only the code is the input of OpenCUA's thought generator. The validator
+is strict: code may contain only the calls that agentnet_code.py knows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -403,7 +403,7 @@ def _opened(
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns `DatasetStats.leaks`, which are computed over all pointing actions."""
+    """Returns counts and rates of leaks (see `DatasetStats.leaks`) over all pointing actions."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

@@ -224,7 +224,7 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
 def _earlier_screenshots(source: Source, draft: RecordDraft) -> list[Path]:
     """Returns the earlier screenshots that the chat of a record shows, oldest first.
 
-    Returns only the readable ones among the last `history_images` screenshots before the record.
+    The last `history_images` screenshots before the record are used, except unreadable ones.
     """
     wanted = source.settings.history_images
     if not wanted:

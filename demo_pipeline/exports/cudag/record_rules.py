@@ -47,9 +47,9 @@ class Scope(Enum):
     """Which datasets must follow a rule, and how severe it is to break the rule.
 
     Attributes:
-        FORMAT: a rule of the CUDAG specification: an error in all datasets.
-        SHARED: a rule of this pipeline: an error in its own datasets, a warning in others.
-        OURS: a rule of this pipeline: an error in its own datasets, not checked in others.
+        FORMAT: a rule of the CUDAG specification; a fault is an error in all datasets.
+        SHARED: a rule of this pipeline; a fault is an error in its own datasets, else a warning.
+        OURS: a rule of this pipeline that is not checked in other datasets; a fault is an error.
         NOTE: a warning in all datasets.
     """
 

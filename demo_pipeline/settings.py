@@ -49,7 +49,7 @@ class Section(BaseModel):
     # Settings outside the fingerprint, because they do not change any output.
     UNHASHED: ClassVar[frozenset[str]] = frozenset()
     # Settings that are part of the fingerprint only if they differ from their default. They were
-    # added later, and their defaults would make older outputs stale.
+    # added later, and a fingerprint with their defaults would make older outputs stale.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
     # Removed settings → the value that is now fixed. It stays in the fingerprint, so that older
     # outputs stay up to date.
@@ -482,9 +482,9 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # Shares of leaks among the pointing actions above which the check `leak_rate` warns. A leak is
-    # a screenshot that already shows the pointer at the target. The first limit is for leaks that
-    # an earlier frame would avoid. The sample recordings have 0 and 0.07.
+    # The check `leak_rate` warns if more than these shares of the pointing actions have a leak: a
+    # screenshot that already shows the pointer at the target. The first limit is for leaks that an
+    # earlier frame would avoid. The sample recordings have 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 

@@ -1,8 +1,8 @@
 """Classifies errors as transient errors, faults of a demonstration, or defects of this package.
 
 Faults of a demonstration and defects quarantine the demonstration. Transient errors, such as a full
-disk, an unreachable store or too little memory, do not. They are retried. Messages that may quote
-typed text are kept out of logs and records.
+disk, an unreachable store or too little memory, are retried instead. Messages that may quote typed
+text are kept out of logs and records.
 """
 
 import logging

@@ -29,8 +29,9 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
-# Largest accepted ratio of the aspect ratios of screen and video. Rounding the sides of a scaled
-# video to even numbers changes 1366 x 768 by 0.2 %. 16:9 and 16:10 differ by 11 %.
+# Largest accepted ratio of the aspect ratios of screen and video. Videos have even sides:
+# halving 1366 x 768 to 682 x 384, for example, changes the ratio by 0.15 %. 16:9 and 16:10 differ
+# by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
 # as a share of the video's length. The larger limit applies. Some recorders count from the first

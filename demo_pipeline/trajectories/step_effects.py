@@ -33,7 +33,7 @@ _Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class ShownScreen:
-    """The facts of a screenshot for comparisons.
+    """The facts about a screenshot that comparisons need.
 
     Attributes:
         facts: the brightness of its cells.

@@ -131,7 +131,7 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns the times of texts that no action contains, because they were typed and then erased.
+    """Returns the times of texts that were typed and then erased, so that no action contains them.
 
     Args:
         actions_folder: output of the `actions` stage.

@@ -1,9 +1,9 @@
 """Groups repaired inputs into actions and pauses, in time order.
 
 Inputs first become gestures, such as a click or a typed character. Consecutive gestures then become
-an action: two clicks become a double click, and characters become typing. Taps of modifiers without
-effect and the recorder's stop shortcut are left out. The action types are those of
-OSWorld-Desktopd.
+an action: two clicks become a double click, and characters become typing. The recorder's
+stop shortcut, and taps of modifiers that have no effect, are left out. The action types are those
+of OSWorld-Desktopd.
 """
 
 from bisect import bisect_right

@@ -131,7 +131,7 @@ class ModifierTracker:
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Ends modifiers whose keyup is missing and that can no longer have an effect."""
+        """Ends modifiers that lack a keyup and can no longer have an effect."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -172,7 +172,7 @@ def _without_altgr(names: Iterable[str]) -> list[str]:
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Finds presses of modifiers without a release, and the last time at which each has an effect.
+    """Finds modifier presses without a release, and the last time at which each has an effect.
 
     A release is missing if the log ends without it, or if the same modifier is pressed again and
     the second press does not come from auto-repeat.

@@ -353,8 +353,8 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
 def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
     """Returns the lines of key presses that have a release of their own.
 
-    A release within `window_ms` counts only after another press or turn of the wheel. Otherwise
-    this release is a late copy of an earlier release.
+    A release within `window_ms` after a press counts only if another press or turn of the wheel
+    lies in between. Otherwise the release is a late copy of an earlier release.
     """
     released: set[int] = set()
     following: dict[str, tuple[Input, int]] = {}

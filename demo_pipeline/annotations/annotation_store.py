@@ -123,8 +123,8 @@ class JudgedDemonstration:
 
     Attributes:
         id: id of the demonstration.
-        trajectory: the trajectory with the corrections, and from `open_judged` with the effective
-            annotations in `notes`.
+        trajectory: the trajectory with the corrections. `open_judged` also sets `notes` to the
+            effective annotations.
         digests: hashes of the content that annotations judge, as returned by `judged_digests`.
         decided: annotations that people made on the review page.
         documents: keys of the stored annotation documents.

@@ -91,7 +91,7 @@ def _assigned(names: tuple[str, ...], value: object) -> str:
 
 
 def _default(names: tuple[str, ...]) -> tuple[Any, str]:
-    """Returns default and description of a setting or section, or (None, "") if unknown."""
+    """Returns default and description of a setting or section, or (None, "") for a wrong name."""
     fields = Settings.model_fields
     default = None
     description = ""

@@ -479,12 +479,12 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: trajectory id → entry in `index.json`. JSON text takes a tenth of the memory of
-            objects.
+        entries: trajectory id → entry in `index.json`, as JSON text, which takes a tenth of the
+            memory of objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.
-        complete: number of trajectories in which a screenshot shows every action.
+        complete: number of trajectories in which every action is shown by a screenshot.
         steps: number of steps of all readable trajectories.
         by_name: subject in `_COUNTED` → counts by name.
         leaks: counts and rates of leaks; see `check_dataset_leaks`.

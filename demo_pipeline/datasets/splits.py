@@ -2,7 +2,7 @@
 
 Demonstrations of the same task form a group, and a hash of the group's name selects the split of
 the group. Therefore, no task is in two splits. A new demonstration moves an older one to another
-split only by joining two groups.
+split only if it joins two groups.
 """
 
 import hashlib

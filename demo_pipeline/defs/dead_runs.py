@@ -80,7 +80,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
     """Yields the runs whose process died on this machine before it could lock the lock file.
 
-    Runs whose event log is on another machine are left out, because their server may be there too.
+    Runs whose event log is on another machine are left out, because their server may run there.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return

@@ -47,7 +47,8 @@ from demo_pipeline.runs.workspace import Workspace
 from demo_pipeline.stage import PROCESS_MANY
 from demo_pipeline.store.uploads import NAME_RULE
 
-# Maximum number of runs that one evaluation of the sensor requests. Measured: 0.3 CPU s each.
+# Maximum number of runs that one evaluation of the sensor requests. A request takes 0.3 CPU s
+# (measured).
 MANY = 25
 _KEYS_PER_QUERY = 10_000  # maximum number of demonstrations in a query to Dagster's database
 _NO_CATALOG = (
@@ -196,7 +197,7 @@ def _look(
         return look
     later_ids = {request.id for request in look.requests[MANY:]}
     remembered = dict(look.seen)
-    for key in later_ids:  # these are requested by the next evaluation
+    for key in later_ids:  # the next evaluation requests these ids
         remembered[key] = seen.get(key, look.seen[key])
     return replace(look, requests=look.requests[:MANY], seen=remembered)
 

@@ -287,7 +287,7 @@ def _token_expressions() -> list[tuple[PrivacyKind, re.Pattern[str]]]:
 
 @cache
 def _word_expression(word: str) -> re.Pattern[str]:
-    """Returns an expression for private words with any case and any common separator."""
+    """Returns an expression for private words in any case and with any common separator."""
     spaced = r"(?:[\s_+.-]|%20)*".join(map(re.escape, word.split()))
     return re.compile(rf"(?<![^\W_]){spaced}(?![^\W_])", re.IGNORECASE)
 

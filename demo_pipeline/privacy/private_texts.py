@@ -285,7 +285,7 @@ def _pieces(secret: str) -> tuple[str, ...]:
 
 
 def _misread(secret: str, text: str, *, bounded: bool) -> bool:
-    """Whether a recognised text contains a secret with misread letters, or a long part of one.
+    """Whether a recognised text contains a misread secret, or a long part of a secret.
 
     Args:
         secret: the secret, as returned by `folded`.

@@ -405,7 +405,7 @@ class Redaction:
             if text in titles:
                 return _WINDOW
             for title in titles:
-                # Sentences that quote a name use both kinds of quotes.
+                # Sentences quote names in double or single quotes.
                 for quoted in (f'"{title}"', f"'{title}'"):
                     text = text.replace(quoted, f'"{_WINDOW}"')
             return self.texts.clean(text)

@@ -1,6 +1,6 @@
 """The `events` stage: writes each line of the input log as an event or as a rejected line.
 
-Writes, checks and reads the four tables of the stage.
+This module writes, checks and reads the four tables of the stage.
 """
 
 import logging
@@ -164,7 +164,7 @@ def _clock_steps(
 
 
 def check_clock_steps(folder: Path) -> list[Problem]:
-    """Returns a problem for each line at which the recorder's clock was set."""
+    """Returns a problem for each clock step in the log."""
     return clock_step_problems(read_clock_steps(folder))
 
 

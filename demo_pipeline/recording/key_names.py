@@ -38,8 +38,8 @@ class Key:
             unknown key. The name of a printable key is its unshifted character.
         char: character without Shift; empty for keys that type nothing.
         shifted: character with Shift.
-        altgr: character with AltGr; empty if there is none or it is unknown.
-        both: character with Shift and AltGr; empty if there is none or it is unknown.
+        altgr: character with AltGr; empty if missing or unknown.
+        both: character with Shift and AltGr; empty if missing or unknown.
         modifier: whether the key is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
         side: left or right, for keys that exist twice.
         keypad: whether the key is on the numeric keypad, where Num Lock decides its meaning.

@@ -164,7 +164,7 @@ _BY_ALTGR = "~`"  # accents whose dead keys need AltGr on French and Spanish key
 class CountryKey:
     """The characters that a key types without modifiers, with Shift, with AltGr, and with both.
 
-    A character is empty if there is none or it is unknown.
+    A missing or unknown character is an empty string.
     """
 
     alone: str

@@ -46,7 +46,7 @@ def _timestamp_text(value: Any) -> Any:
 
 
 def _platform(value: str) -> str:
-    """Returns `windows`, `macos` or `linux`, or empty for a missing or unknown platform."""
+    """Returns `windows`, `macos` or `linux`; empty for a missing or unknown platform."""
     name = value.strip().casefold()
     name = _OTHER_NAMES.get(name, name)
     if name not in _PLATFORMS:

@@ -178,7 +178,7 @@ def _demonstration(
 
 
 def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
-    """Returns the triage row (review signals) of each step by index; empty if not yet built."""
+    """Returns the triage row (review signals) of each step by index; empty without a triage."""
     try:
         folder = store.open(TRIAGE_STAGE.output(key))[0]
     except MissingOutput:

@@ -208,7 +208,7 @@ class Facts:
         inputs: pointer and keyboard events in time order.
         changes_ms: times of large changes of the screen, epoch milliseconds.
         words: all texts of the task, joined.
-        recorder_windows: words in titles of the recorder's windows, without words of the task.
+        recorder_windows: words in titles of the recorder's windows, except words of the task.
         meta_s: duration of the recording according to meta.json, in seconds.
         video_ms: times of the first and the last frame, epoch milliseconds.
         clock_score: share of the pointer's moves that the video confirms; None if not measured.

@@ -62,8 +62,8 @@ class _CommittedRecords:
             folder: the folder with the files of the version.
             fingerprints: name of a file of records → fingerprint of the current code and settings
                 that write the file.
-            privacy: the current privacy settings. Records that were searched with others are
-                withheld.
+            privacy: the current privacy settings. Records that were searched with other
+                settings are withheld.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]

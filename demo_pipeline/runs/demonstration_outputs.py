@@ -397,7 +397,7 @@ class RecordingOutput(DemonstrationOutput):
     def _owns(self, stage_of_record: str) -> bool:
         """Returns whether a success of this first stage ends a quarantine by the given stage.
 
-        It also ends the quarantine by a stage that no longer exists.
+        Quarantines by stages that no longer exist end, too.
         """
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 

@@ -237,7 +237,7 @@ def is_settled(
 
     Args:
         quarantined: whether a quarantine record counts. If False, no record is read.
-        graph: a graph that trusts file times, which several calls may share; None makes a new one.
+        graph: a graph that trusts file times; several calls may share it. None makes a new graph.
     """
     graph = graph or Graph(workspace, trusts_times=True)
     states = demonstration_states(graph, demonstration)

@@ -1,4 +1,4 @@
-"""Writes the current UI tree and the target of each action, and checks them (stage `ui_trees`).
+"""Writes the UI tree and the target of each action, and checks them (stage `ui_trees`).
 
 The output is trees.parquet, with a row for each action, and NNN.json with the tree of each action.
 NNN is the `action_index`.
@@ -321,7 +321,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns about the element under the resting pointer; null if there is none."""
+    """Returns the columns about the element under the resting pointer; null without an element."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}

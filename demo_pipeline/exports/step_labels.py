@@ -110,7 +110,7 @@ OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
 # A demonstration that was rejected for one of these reasons is never exported.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # reason: other exports have the demonstration's tasks in two splits
+TORN_TASK = "torn_task"  # reason: in other exports, the demonstration's tasks are in two splits
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -199,7 +199,7 @@ def _split_of_task(hashed: Split, splits_of_task: Collection[Split]) -> Split | 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
     """Yields the row of a demonstration, or the reason to leave it out.
 
-    The row has the part `steps` only if labels of steps are known.
+    `Row.parts` has the key `steps` only if labels of steps are known.
     """
     trajectory = source.trajectory
     candidate = source.candidate
@@ -240,7 +240,7 @@ def _are_known_good(trajectory: Trajectory, place: int) -> bool:
 
 
 def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a row that ends with the first bad step."""
+    """Returns a copy of a row without the steps after the first bad step."""
     steps = row["labels"].index(False) + 1
     shortened = {name: row[name][:steps] for name in ("completions", "labels", "images")}
     return {**row, **shortened, "steps": steps}
@@ -307,8 +307,9 @@ class StepLabelsForm(Form):
     ) -> Mapping[str, Any]:
         """Returns the parts of a row, changed if a reviewer rejected the demonstration.
 
-        If it was rejected because the task was not done, its label becomes false, and the labels of
-        steps end with the first bad step. Without a bad step, the labels of steps are removed.
+        If the reason is that the task was not done, the demonstration's label becomes false, and
+        the labels of steps end with the first bad step. Without a bad step, the labels of
+        steps are removed.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

@@ -78,7 +78,7 @@ def _is_status(value: object) -> bool:
     return value in ("success", "failure")
 
 
-# Name of an argument → a function that accepts its value, and valid values in words for messages.
+# Name of an argument → a function that accepts its value, and a description of valid values.
 _Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
 _COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
 _WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
@@ -304,7 +304,7 @@ def _tool_calls(call: ActionCall, wheel: WheelUnits, seen: Pixel | None) -> tupl
 
 
 def _coordinate(at: Share | None, seen: Pixel | None) -> dict[str, list[int]]:
-    """Returns a dict with the argument `coordinate` of a call, or an empty dict without a place.
+    """Returns the argument `coordinate` of a call as a dict; empty if `at` is None.
 
     For `seen`, see `write_calls`.
     """

@@ -1,11 +1,11 @@
 """Selects the steps that exports of whole trajectories contain, and counts the left-out steps.
 
-The longest stretch of consecutive steps is exported. A stretch ends at an action that no screenshot
-shows or the format cannot express exactly, at a step without a usable screenshot, and at a step
-that was marked as bad. The record of a part of the trajectory lists the earlier actions, and
-contains neither the end of the task nor a judgement of the outcome.
+The longest stretch of consecutive steps is exported. A stretch ends at an action without a
+screenshot, at an action that the format cannot express exactly, at a step without a usable
+screenshot, and at a step that was marked as bad. The record of a part of the trajectory lists the
+earlier actions, and contains neither the end of the task nor a judgement of the outcome.
 
-If the trajectory has native screenshots (see native_pictures.py), points are pixels of these.
+If the trajectory has native screenshots (see native_pictures.py), points are in their pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # problems reported per file; further problems are only counted
+MAX_PROBLEMS = 20  # problems listed per file; the last one gives the number of further problems
 
 
 def _number(value: Any) -> int | float:

@@ -40,7 +40,7 @@ def show_log(level: int) -> None:
 
 
 def shown_level() -> int:
-    """Returns the level given to `show_log`, for worker processes; WARNING if it was not called."""
+    """Returns the level given to `show_log`, for worker processes; WARNING before any call."""
     return logging.getLogger(LOG_ROOT).level or logging.WARNING
 
 

@@ -34,7 +34,7 @@ class Domain:
         given: name of another column, which selects rows; empty if there is no such rule. The
             column with this domain must have a value in each selected row, and be null or an empty
             list in all other rows.
-        when: the values of `given` that select a row; if empty, any value except null does.
+        when: the values of `given` that select a row; if empty, all values except null do.
         only: whether the value in selected rows may also be null or an empty list.
     """
 
@@ -157,7 +157,7 @@ def one_of(*values: str) -> Domain:
 
 
 def between(low: float, high: float | None = None) -> Domain:
-    """Returns the domain of the numbers from `low` to `high`; without `high`, no upper limit."""
+    """Returns the domain of the numbers from `low` to `high`; None means no upper limit."""
     return Domain(low=low, high=high)
 
 
@@ -361,7 +361,7 @@ def read_table(
             schema, or one of `columns` is missing and no `schema` is given.
         OSError: the file is missing or cannot be read.
     """
-    # `pq.read_table` would import modules for many files and for threads, which takes 0.3 s.
+    # `pq.read_table` would import modules for several files and for threads, which takes 0.3 s.
     with pq.ParquetFile(path) as file:
         file_schema = file.schema_arrow
         wanted_schema = file_schema if schema is None else schema

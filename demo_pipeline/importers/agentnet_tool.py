@@ -3,8 +3,7 @@
 A recording is a folder with these files:
 
 - `events.jsonl`: events of Python's pynput; times are seconds of a monotonic clock,
-- `metadata.json`: contains `start_time`, the only time of day, in whole seconds without a time
-  zone; the importer takes it as UTC,
+- `metadata.json`: `start_time`, the only time of day, in whole seconds; the importer assumes UTC,
 - the video of OBS,
 - `a11y.jsonl`: the trees of Windows' UI Automation,
 - `element.jsonl`: the element under the pointer at each press.

@@ -32,8 +32,8 @@ def tree_scans(
 ) -> Iterator[SourceLine]:
     """Yields a scan for each tree of a window, and for some of the elements under the pointer.
 
-    A later scan replaces all earlier ones. Therefore an element becomes a scan, with the time of
-    its press, only if the last tree does not contain it.
+    A scan replaces all earlier ones. Therefore an element becomes a scan, with the time of its
+    press, only if the scan before it does not contain the element.
 
     Args:
         presses: time of a press in seconds of the source → the same time in epoch milliseconds.

@@ -146,8 +146,8 @@ def _words(text: str) -> dict[str, str]:
     return dict(pair.split("=") for pair in text.split())
 
 
-# Key name that the recorder logs and pynput lacks = name in input_log.jsonl. On macOS the recorder
-# has its own names, on Linux those of X11's keysyms.
+# Key names that pynput does not have: name in the recorder's log = name in input_log.jsonl. On
+# macOS, the recorder has its own names; on Linux, it logs the names of X11's keysyms.
 _MAC_NAMES = _words("""
     num0=Kp0 num1=Kp1 num2=Kp2 num3=Kp3 num4=Kp4 num5=Kp5 num6=Kp6 num7=Kp7 num8=Kp8 num9=Kp9
     decimal=KpDecimal add=KpPlus subtract=KpMinus multiply=KpMultiply divide=KpDivide
@@ -166,7 +166,7 @@ _X11_NAMES = _words("""
 # On Linux the recorder logs the keys KP_Enter and KP_Tab as characters instead of names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
 _DEAD_NAME = "dead_"  # prefix of the names of X11's dead keys
-# On macOS, keys that type a character have at most this key code, except for the keypad.
+# Largest key code on macOS of a key that types a character, not counting the keypad.
 _LAST_MAC_CHARACTER = 50
 _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character
 

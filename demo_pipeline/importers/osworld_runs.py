@@ -131,7 +131,7 @@ def _result(path: Path) -> tuple[str, str]:
 
 
 def _first_screenshot(source: SourceFiles) -> SourceImage | None:
-    """Returns the screenshot before the first action, or else the video's first frame, or None."""
+    """Returns the first screenshot, or else the video's first frame; None if both are missing."""
     for path in source.others:
         if _FIRST_SCREENSHOT.fullmatch(path.name):
             return SourceImage(path=path)

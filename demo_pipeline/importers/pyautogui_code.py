@@ -286,7 +286,7 @@ class CodeReader:
             self._act(press_keys([*self._held, *names]))
 
     def _release_alone(self) -> None:
-        """Adds a hotkey of the held keys, for keys that are released before any other action."""
+        """Adds a hotkey of the held keys; called if no other action followed their presses."""
         self._act(press_keys(self._held))
 
     def _act(self, act: SourceAct) -> None:

@@ -140,7 +140,8 @@ def _recorded_display(
 ) -> _Display | None:
     """Returns the display that the video shows; None if unknown.
 
-    This is the first display. If there are several, all presses must be on it.
+    The video shows the first display. If there are several displays, the result is None unless all
+    presses are on the first one.
 
     Args:
         displays: the displays in the metadata. If there are none, a display with the size of the

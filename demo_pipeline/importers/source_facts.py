@@ -13,7 +13,7 @@ class SourceFiles:
 
     Attributes:
         name: the recording's name for people; the demonstration's id begins with this name.
-        videos: the files of the video, in the order that their names show, if any.
+        videos: the files of the video, in the order given by their names; empty without a video.
         id: the demonstration's id in the source; if empty, it is computed from `name` and `logs`.
     """
 
@@ -75,6 +75,6 @@ class SourceFacts:
 
     @property
     def not_carried_over(self) -> list[str]:
-        """The sentences in `lost`, and a phrase with the number for each kind in `left_out`."""
+        """The sentences in `lost`, and a phrase such as `3 moves` for each kind in `left_out`."""
         counts = sorted((+self.left_out).items())
         return [*self.lost, *(f"{count} {kind}" for kind, count in counts)]

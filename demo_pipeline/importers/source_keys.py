@@ -127,7 +127,7 @@ def pynput_key(
         name: a name such as `ctrl_l` or `f5`, or a character. For other values, the key is logged
             by its code, or as unknown.
         platform: windows, macos, linux, or empty.
-        typed: whether the key typed the character in `name`, which is otherwise the key's label.
+        typed: whether the key typed the character `name`; if not, `name` is only the key's label.
         code: the virtual-key code on Windows, X11's keysym on Linux; None if not recorded.
     """
     system = 0 if platform == "windows" else 1  # index of the name in `_NAMED` and `_SYMBOLS`

@@ -115,7 +115,7 @@ def pointer_lines(
     """Yields the lines of input_log.jsonl for an event of pynput's mouse listener.
 
     Args:
-        kind: move, click or scroll; other kinds are only counted in `left_out`.
+        kind: move, click or scroll; other kinds yield no line and are counted in `left_out`.
         event: the arguments of the listener: x, y, button, pressed, dx, dy.
         time: epoch milliseconds.
         platform: windows, macos, linux, or empty.

@@ -58,7 +58,8 @@ class SourceAct:
     """An action of a recording; positions are pixels of the screenshot before the action.
 
     Attributes:
-        at: the position, or the start of a drag; None if not recorded, or if the type has none.
+        at: the position, or the start of a drag; None if not recorded, or if the type of the action
+            has no position.
         end: the end of a drag; None for other types, or if not recorded.
         values: the other parameters of action.json, such as `button`, `text` or `keys`.
     """

@@ -118,7 +118,7 @@ def moment(milliseconds: float, where: Path) -> datetime:
 
 
 def zoneless_time(value: Any, form: str) -> datetime | None:
-    """Parses a time without a time zone; the result has UTC, because the zone is unknown.
+    """Parses a time without a time zone, and returns it as UTC.
 
     Args:
         form: the format, as for `datetime.strptime`.

@@ -1,6 +1,6 @@
 """Writes the video of another tool as recording.mp4, without encoding it again.
 
-Sound and subtitles are left out. Frames keep their times, unless the recording has their capture
+Sound and subtitles are left out. Frames keep their times, unless the recording contains capture
 times. The files are untrusted.
 """
 
@@ -152,7 +152,7 @@ def _placed(container: Any, stream: Any, part: VideoPart) -> Iterator[Any]:
 
     Damage in the file ends the part. Packets before the start of a trimmed video, which are only
     needed to decode later frames, get times below 0, so that players do not show them. Packets
-    after its end are left out, unless a shown frame follows them.
+    after the end of a trimmed video are left out, unless a shown frame follows them.
     """
     times = _CaptureTimes(part.times_s)
     last = None

@@ -111,7 +111,7 @@ class Canvas:
 
         If the screen is not larger than the canvas,
         `round((pixel - pad) / event_to_canvas)` converts the pixel back to the same point. On a
-        screen that is n times as large, the result is off by at most n / 2.
+        screen n times as large as the canvas, the formula is off by at most n / 2 units.
         """
         across, down = self.to_canvas(x, y)
         inner_width, inner_height = self.inner_size

@@ -63,10 +63,10 @@ class Clock:
     Attributes:
         origin_ms: event time at second 0 of the video, epoch milliseconds.
         method: the kind of evidence that shows the clock.
-        uncertainty_ms: the true origin is at most this far from `origin_ms`.
+        uncertainty_ms: largest possible error of `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of the pointer's moves that the frames confirm. If the method is
-            `click_onsets`, share of the presses with a reaction. None for other methods.
+        score: share of the pointer's moves that the frames confirm, or for the method
+            `click_onsets`, share of the presses with a reaction. None if neither was measured.
         moves: number of items of evidence: pointer moves, keys, inputs or presses, by method.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.
         rate: video seconds per second of the log; 1.0 without drift.

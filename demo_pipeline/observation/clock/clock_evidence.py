@@ -30,8 +30,8 @@ _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidenc
 # fitted the log of another video, each time with fewer than 16 moves.
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
-# chance". Measured on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks had a
-# smaller ratio, and 3.5 % of the right ones, none of them with 24 moves.
+# chance". Measured on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks and
+# 3.5 % of the right clocks had a smaller ratio, but no right clock with 24 moves.
 _MIN_SURPRISE = 16.0
 # A redraw counts as at most 98 % of the cells, even if it changed more of them. Without this limit,
 # one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
@@ -311,11 +311,11 @@ _RESTLESS = 0.3
 # right lag. With the keys of another video, or reversed keys: in 0 of 361, 0 of 1,464 and 9 of
 # 2,607 cases.
 _MIN_NATS = 14.0  # the minimum in nats
-# The best lag needs at least 2.5 times the ratio of every rival, because bursts of typing resemble
-# each other.
+# The ratio of the best lag must be at least 2.5 times the ratio of every rival, because bursts of
+# typing resemble each other.
 _CONTRAST = 2.5
-# The best lag needs at least twice the median ratio of the lags beside it. A burst of typing also
-# fits roughly at these lags.
+# The ratio of the best lag must be at least twice the median of the ratios of the lags beside it,
+# because a burst of typing also fits roughly at those lags.
 _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it

@@ -2,7 +2,7 @@
 
 The search decodes one stretch of the video after the other until the pointer, typing or other
 inputs show the clock. Afterwards it decodes a few later parts of the video, and increases the
-uncertainty so that it covers their clocks, too.
+uncertainty to cover the clocks of those parts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,8 +163,8 @@ class ClockSearch:
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
         """Yields the stretch with most moves near the first movement.
 
-        Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first one. Of 42
-        videos, 8 yield a stretch, and each of these shows the clock.
+        Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first stretch.
+        Measured: 8 of 42 videos yield a stretch, and each of the 8 stretches shows the clock.
         """
         times = self.video.times
         keys = self._key_frames
@@ -328,9 +328,9 @@ class ClockSearch:
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
-        The time is divided into equal shares. The first is left out, because later shares also show
-        its delay. Each later share yields at most one part: the shortest span that starts at a key
-        frame and has enough moves, or else the span with most typed keys.
+        The time is divided into equal shares. The first share is left out, because later shares
+        also show its delay. Each later share yields at most one part: the shortest span that starts
+        at a key frame and has enough moves, or else the span with most typed keys.
         """
         if end - begin < WORTH_S:
             return []
@@ -408,10 +408,10 @@ def _stretches_of(changes: ChangeMap) -> Iterator[tuple[Span, ChangeMap]]:
 
 
 def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -> Clock:
-    """Returns the clock corrected for its drift until the last of `parts`.
+    """Returns the clock corrected for its drift from `middle_s` to the last of `parts`.
 
-    The clock is returned unchanged if the last part is less than `DRIFT_AFTER_S` later, or if the
-    two clocks differ by no more than both uncertainties together.
+    The clock is returned unchanged if this time is shorter than `DRIFT_AFTER_S`, or if `clock` and
+    the clock of the last part differ by no more than the sum of their uncertainties.
 
     Args:
         clock: the clock that was measured in one stretch of the video.

@@ -2,8 +2,8 @@
 
 A *step* is a place in the log at which the times jump. The order of the lines and the end of the
 video limit how large the jump can be. Within these limits, the video is searched for the pointer's
-moves and the typing after the step. If it shows neither, the video times of later events are
-unknown.
+moves and the typing after the step. If the video shows neither, the video times of later events
+are unknown.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,8 @@
 This search is for recordings of keyboard work, which have too few moves and too little typing for
 the searches in clock_evidence.py.
 
-The score of a lag is the sum of two log-likelihood ratios: for a pointer where cells changed, and
-for changes that follow inputs more often than by chance.
+The score of a lag is the sum of two log-likelihood ratios. One is for the pointer being where cells
+changed, the other for changes following inputs more often than by chance.
 """
 
 from collections.abc import Iterator, Sequence

@@ -316,8 +316,8 @@ def _changed_share(diff: FrameDiff) -> float:
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
     """Returns the pointer's move between the two frames, or None if there is no usable move.
 
-    A move is not usable if no cell or much of the screen changed, or if the expected canvas puts
-    the pointer at a border, where it may be invisible.
+    A move is not usable if no cell changed, if much of the screen changed, or if the expected
+    canvas puts the pointer at a border, where the pointer may be invisible.
     """
     before = diff.before
     frame = diff.frame
@@ -418,7 +418,7 @@ class _CanvasEvidence:
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
             # If frames between the two were not decoded, the redraw may come long after `before`.
-            # Somebody who pressed right after `before` still saw the old screen.
+            # Then a person who pressed right after `before` still saw the old screen.
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms
             self._redraws.append(_Redraw(start, time_ms + clock.uncertainty_ms, share))
@@ -432,7 +432,7 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether `change` should be called now: with few moves always, later at powers of two."""
+        """Whether to call `change` now: if moves are few, or their number is a power of 2."""
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:

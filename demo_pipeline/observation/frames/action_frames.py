@@ -101,7 +101,10 @@ class _PendingRequest:
     choosers: dict[float | None, FrameChooser] = field(default_factory=dict)
 
     def chooser(self, scale: float | None) -> FrameChooser:
-        """Returns the chooser for a scale, or else for a target without a box, or else for 1."""
+        """Returns the chooser for a scale.
+
+        If there is none, returns the chooser for a target without a box, or else for the scale 1.
+        """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 

@@ -1,9 +1,9 @@
 """Decides whether an action at the border of the screen was done there or on another display.
 
 Some recorders log a position on another display as the nearest position on the main display, so
-that the logged positions run along the border. They also do so when a person pushes the pointer
-against the border. The video shows the difference: the pointer either comes to the place of the
-press, or it leaves the video.
+that the logged positions run along the border. The same positions are logged when a person pushes
+the pointer against the border. The video shows the difference: the pointer either comes to the
+place of the press, or it leaves the video.
 """
 
 from collections.abc import Sequence
@@ -107,9 +107,9 @@ class BorderPresses:
     def elsewhere(self) -> list[int]:
         """Returns the indexes of actions that may have been done on another display.
 
-        They are at a border of the screen, and the pointer left the video before them. If the
-        computer has another display, actions at a border also count if no frame shows the pointer
-        there. Call this method after the last frame.
+        These actions are at a border of the screen, and the pointer left the video before them. If
+        the computer has another display, an action at a border also counts if no frame shows
+        where the pointer was. Call this method after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []

@@ -36,7 +36,8 @@ POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is
 # before the previous action.
 MAX_LEAD_S = 1.0
 RESPONSE_PX = 60  # video pixels around a click on an unknown target that may show its effect
-# Margin decoded before a span, in frame intervals. The first frame of the span is compared with it.
+# Margin decoded before a span, in frame intervals. The first frame of the span is compared with a
+# frame in the margin.
 SPAN_MARGIN_FRAMES = 1.5
 
 

@@ -128,8 +128,8 @@ class PointerPath:
         """Returns the start of the last movement into `area` before a press, epoch milliseconds.
 
         Only movements after `since_ms` count. If the pointer was in the area's box all the time,
-        the circle around the press is used instead. Returns None if it was in this circle all the
-        time, too.
+        the circle around the press is used instead. Returns None if the pointer was in this
+        circle all the time, too.
         """
         start = self._entry_start(press_ms, since_ms, area)
         if start is None and area.box is not None:

@@ -70,9 +70,9 @@ class ScanComparison:
 
     Attributes:
         spans: times of the frames in which scans began and ended.
-        targets: whether targets were redrawn, by action index; only pointing actions with a scan.
-        since_scan: the changes since the scan, by action index; only actions with a screenshot and
-            a scan.
+        targets: action index → whether the target was redrawn; for pointing actions with a scan.
+        since_scan: action index → the changes since the scan; for actions with a screenshot and a
+            scan.
         scales: the scale of the boxes of each scan.
     """
 

@@ -73,8 +73,8 @@ class ScreenshotWriter:
         Args:
             choice: the frame, confirmed by `FrameFallback`.
             at_target: whether a pointer inside the target's box counts as being at the target. If
-                False, because another element may be there by now, a circle around the press
-                counts.
+                False, the pointer counts only near the press, because another element may be in the
+                box by now.
         """
         request = chooser.request
         frame = choice.frame

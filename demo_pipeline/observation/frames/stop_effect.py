@@ -16,7 +16,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
 # Maximum time from a press that stopped the recorder to the end of the video, seconds. The first
-# limit is for shortcuts that no frame follows, the second for clicks.
+# limit is for shortcuts that no frame follows. The second limit is for clicks.
 CUT_OFF_S = 0.3
 STOP_BY_CLICK_S = 2.0
 CLICK_CELLS = 1  # least number of cells that a click changes; a small check mark is in one cell

@@ -166,7 +166,7 @@ class RgbConverter:
     def rgb(self, frame: Frame) -> Luma:
         """Returns the pixels as a player shows them, (height, width, 3) uint8, read-only.
 
-        The next conversion may overwrite them.
+        The next conversion may overwrite the pixels.
         """
         return upright(self.of_decoded(frame.decoded), rotation(frame.decoded))
 

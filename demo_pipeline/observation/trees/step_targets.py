@@ -383,8 +383,8 @@ class StepTargets:
         """Returns whether an element that the previous scan lacks appeared during the current scan.
 
         A menu item may also belong to a menu that was open before the scan and closed while it ran.
-        This is ruled out if the screen did not change between the two scans, or if no other action
-        happened between the previous scan and the press.
+        Such a menu is ruled out if the screen did not change between the two scans, or if no other
+        action happened between the previous scan and the press.
         """
         did_not_change = pointed.before_began is not None and not pointed.before_began
         if target.role not in _MENUS or did_not_change:

@@ -162,7 +162,7 @@ def contradictions_of(
     Returns None if screenshot and tree were not compared.
 
     If the screen changed at a place while the scan ran, the scan may have read the place before or
-    after the change. It was after the change if the tree differs there from the previous tree.
+    after the change. It read the new content if the tree differs there from the previous tree.
 
     Args:
         since: the changes from the scan to the screenshot; None if the two were not compared.

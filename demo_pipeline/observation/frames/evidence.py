@@ -171,7 +171,7 @@ class Evidence(_Frozen):
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """Returns the evidence without facts about private actions, except their indexes and hovers.
+        """Returns the evidence without private actions, except for their indexes and hovers.
 
         `private_s` has the (start, end) of each private period, video seconds.
         """

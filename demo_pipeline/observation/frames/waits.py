@@ -44,8 +44,8 @@ AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; 
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
 # If the person waited for new content before pressing keys, the keys change at most four times as
-# many cells as the new content has. Where people did not wait, the keys
-# changed 5.4 to 27 times as many cells.
+# many cells as the new content has. Where people did not wait, the keys changed
+# 5.4 to 27 times as many cells.
 KEY_REACH = 4
 # Largest share of new content that may be beside a resting pointer. If the share is larger, the
 # content is a hover effect.

@@ -160,8 +160,8 @@ class _Finder:
         """Returns the end of a block of late lines, or `position` if the clock was set back.
 
         The block begins at `position` and ends before the first line whose time is at least as late
-        as all times before `position`. Lines from a late buffer have times between those of two
-        earlier lines, and each hook's own lines are in order.
+        as all times before `position`. A block can be late if pointer lines and key lines are each
+        in order, or if its times lie between those of two earlier lines.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are

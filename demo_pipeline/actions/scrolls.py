@@ -36,8 +36,8 @@ MANY_NOTCHES = 30
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
-# Share of scrolls that must agree on the sign of the wheel. Also the share of frames with motion
-# that must agree on the direction of a scroll.
+# Minimum share of scrolls that agree on the sign of the wheel. Also the minimum share of frames
+# with motion that agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
 # The video overrules the rule by unit only if it shows the direction of at least two scrolls,
 # because a single scroll may seem to go the wrong way.
@@ -160,7 +160,7 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    If `positive` is the direction of a scroll, the result is the direction of positive deltas.
+    If `positive` is instead the direction of the scroll, returns the direction of positive deltas.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
@@ -236,7 +236,7 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
     Returns None without motion, or if less than `MIN_VOTE_SHARE` of the frames with motion agree.
-    For a horizontal scroll, all frames with motion must agree, at least `MIN_SIDEWAYS_FRAMES`.
+    A horizontal scroll needs `MIN_SIDEWAYS_FRAMES` frames with motion, and all must agree.
 
     Args:
         content_moves: direction in which the content moved → number of frames.

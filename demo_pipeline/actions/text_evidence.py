@@ -540,8 +540,8 @@ class _Support:
         guesses_confirmed: indexes of stretches with a confirmed text that depends on the layout.
         latin: indexes of stretches with confirmed Latin letters and without any text that an input
             method wrote.
-        mixed_case: indexes of stretches with a confirmed text in lower and upper case. This proves
-            the state of Caps Lock.
+        mixed_case: indexes of stretches with a confirmed text in lower and upper case. Such a
+            text proves the state of Caps Lock.
     """
 
     def __init__(

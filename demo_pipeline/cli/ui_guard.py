@@ -206,7 +206,7 @@ async def _serve(handle: int, guard: UiGuard) -> None:
 
 def guard_until_the_end() -> None:
     """Runs the guard until its standard input is closed; see `start_guard`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ends with stdin, after Dagster
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the guard ends after Dagster, when stdin closes
     handle, _, port = os.environ[_PORT].partition(":")
     address, _, upstream = os.environ[_UPSTREAM].partition(":")
     guard = UiGuard(int(port), (address, int(upstream)), os.environ[_TOKEN])

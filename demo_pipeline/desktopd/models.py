@@ -272,7 +272,7 @@ class _HasParameters(Protocol):
 def points(action: _HasParameters) -> list[tuple[int, int]]:
     """Returns the points of an action, (x, y) in canvas pixels.
 
-    A drag has two points, an action without a position none, all other actions one.
+    A drag has two points, an action without a position has none, and all others have one.
     """
     parameters = action.parameters
     if isinstance(parameters, DragParameters):

@@ -23,7 +23,7 @@ _DECODES: ContextVar[Callable[[bytes], bool] | None] = ContextVar("decodes an im
 _MOST_DECODED = 64_000_000  # pixels; larger images are not decoded, to limit the memory
 _NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG and DAC: JPEG markers that are not frame headers
 _HEADER = struct.Struct(">IIBBBBB")  # data of an IHDR chunk: width, height, and `_FORM`
-_FORM = (8, 2, 0, 0, 0)  # of written PNGs: 8 bits, RGB, deflate, filtered rows, not interlaced
+_FORM = (8, 2, 0, 0, 0)  # in written PNGs: 8 bits, RGB, deflate, filtered rows, not interlaced
 _UP = 2  # the PNG filter that stores a row as its difference from the row above
 _BAND = 64  # rows that are filtered and deflated together, so that the processor's cache holds them
 # Number of bytes in the first call of the compressor (see `_encoded`). For 4 to 15 bytes, ISA-L

@@ -325,9 +325,9 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
     The bytes are those that `dump_json` would write.
 
     Args:
-        value: the object to write, with an empty list or object in place of the long member.
-        name: the key of the long member.
-        items: the items of the long member; pairs of key and value if it is an object.
+        value: the object to write, with an empty list or object in place of the longest member.
+        name: the key of the longest member.
+        items: the items of the longest member; pairs of key and value if it is an object.
     """
     is_list = value[name] == []
     brackets = b"[]" if is_list else b"{}"

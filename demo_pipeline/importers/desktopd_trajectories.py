@@ -79,7 +79,7 @@ def write_origin(
 
     Args:
         platform: windows, macos or linux; empty if unknown.
-        written: facts of another tool's recording; None if the trajectory was copied.
+        written: facts about the written steps; None if the trajectory was copied.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.

@@ -66,7 +66,7 @@ class ImportOutcome:
 
 
 def find_recordings(paths: Iterable[Path]) -> Iterator[tuple[Importer, SourceFiles]]:
-    """Yields the recordings below the given folders, and those that the given files belong to.
+    """Yields the recordings below given folders, and the recordings to which given files belong.
 
     A recording that is found twice is yielded once.
 

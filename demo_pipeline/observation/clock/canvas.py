@@ -357,7 +357,7 @@ class ScreenParts:
         return len(self.parts)
 
     def add(self, later: Sequence[ScreenPart]) -> None:
-        """Replaces all parts that begin at or after the first part of `later` by `later`."""
+        """Adds `later`, which replaces all parts that begin at or after its first part."""
         earlier = (part for part in self.parts if part.from_ms < later[0].from_ms)
         self.parts = (*earlier, *later)
 

@@ -308,8 +308,8 @@ _RESTLESS = 0.3
 # The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
 # of an average lag. Measured on nine videos of typing: whole, in windows of 20 s, and in windows of
 # 10 s. With the right keys, a lag was found in 10 of 11, 37 of 45 and 55 of 89 cases, each time the
-# right lag. With the keys of another video, or reversed keys: in 0 of 361, 0 of 1,464 and 9 of
-# 2,607 cases.
+# right lag. With the keys of another video, or with reversed keys, a lag was found in 0 of 361,
+# 0 of 1,464 and 9 of 2,607 cases.
 _MIN_NATS = 14.0  # the minimum in nats
 # The ratio of the best lag must be at least 2.5 times the ratio of every rival, because bursts of
 # typing resemble each other.

@@ -158,8 +158,8 @@ REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves, which
-# a person makes in two to four movements towards a target.
+# The search for a change runs after every move between frames until there are 32 such moves. A
+# person makes 32 in two to four movements towards a target.
 FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 

@@ -118,7 +118,7 @@ class _HeldPause(NamedTuple):
 
 
 class _HeldComparison(NamedTuple):
-    """A comparison of an action with its scan that waits until the scan's scale is known."""
+    """A postponed comparison of an action with its scan, whose scale is not known yet."""
 
     scan: ScannedTarget
     action_index: int

@@ -100,7 +100,7 @@ SCREENSHOTS_STAGE: Stage[RecordingInputs] = Stage(
     "Also the match between log times and video times, and the waits that the "
     "video shows.",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="34",
+    code_version="35",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=_run_screenshots,

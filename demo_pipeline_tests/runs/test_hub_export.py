@@ -145,7 +145,7 @@ def test_the_card_says_what_the_hub_asks_for(exported):
     assert "image-text-to-text" in matter["task_categories"]
     assert [config["config_name"] for config in matter["configs"]] == list(SOURCES)
     text = (exported / "README.md").read_text(encoding="utf-8")
-    for line in ("| `transitions` | train |", "a split is by task"):
+    for line in ("| `transitions` | train |", "Splits are by task"):
         assert line in text
 
 

@@ -171,7 +171,7 @@ class Evidence(_Frozen):
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """Returns the evidence without private actions, except for their indexes and hovers.
+        """Returns the evidence without private actions, except for their indexes.
 
         `private_s` has the (start, end) of each private period, video seconds.
         """
@@ -180,7 +180,7 @@ class Evidence(_Frozen):
             "private_actions": tuple(private_actions),
             "private_s": tuple(private_s),
         }
-        for name in ("waits", "targets", "typed", "since_scan"):
+        for name in ("waits", "targets", "typed", "since_scan", "hovers"):
             entries = getattr(self, name)
             update[name] = tuple(
                 entry for entry in entries if entry.action_index not in private_actions

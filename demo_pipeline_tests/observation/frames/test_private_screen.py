@@ -7,6 +7,7 @@ from typing import Any
 import cv2
 import pytest
 
+from demo_pipeline.observation.frames.evidence import Hover
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.observation.videos import Picture, painted
@@ -135,6 +136,13 @@ def test_text_typed_while_the_screen_is_black_is_private(tmp_path: Path, before:
         ("na", "shown"),
     ]
     assert len(seen.evidence.private_actions) == 2
+
+
+def test_nothing_is_known_about_hovers_before_a_private_press(tmp_path: Path) -> None:
+    seen = record(tmp_path, [type_text("an"), think(0.5), type_text("na")], lambda *_: None)
+    hovers = tuple(Hover(action_index=index, places=()) for index in (0, 1))
+    evidence = seen.evidence.model_copy(update={"hovers": hovers})
+    assert evidence.without([1], []).hovers == hovers[:1]
 
 
 def test_typing_goes_on_after_a_black_screen_as_a_step_of_its_own(tmp_path: Path) -> None:

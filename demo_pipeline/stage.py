@@ -95,8 +95,8 @@ class ValidatedFormat:
 
     Attributes:
         name: the value of `--kind`.
-        files: names in a folder of this format. A folder gets the format with the largest share of
-            its names present.
+        files: names in a folder of this format. A folder gets the format of whose names it has
+            the largest share.
         validate: returns the problems of a file or folder.
         decisive: whether a single one of these names identifies the format.
         recognises: returns whether a folder without the `files` of any format has this format. If

@@ -314,7 +314,7 @@ class TextReader:
         return result
 
     def _reading(self, layout: str, locks: Locks) -> Segmentation:
-        """Returns the actions as if all stretches had this layout and these lock states."""
+        """Returns the actions that result from one layout and one lock state for the whole log."""
         if (layout, locks) not in self._read:
             keyboard = _keyboard(layout)
             self._read[layout, locks] = self._segment(self._stretches.everywhere(keyboard, locks))

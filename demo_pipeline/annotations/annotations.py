@@ -173,7 +173,8 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
     """Checks a value and escapes special characters in its texts.
 
     Args:
-        step: number of a step or of the end, or None for the whole demonstration.
+        step: number of a step, or `end_of` for the end of the demonstration, or None for all of
+            the demonstration.
 
     Returns:
         The value to store, and the number of escapes (see `clean_text`).
@@ -264,8 +265,8 @@ def judged_digests(
         trajectory: the trajectory after these corrections.
 
     Returns:
-        Key → hash. The key is the number of a step or of the end (see `end_of`), or None for the
-        whole demonstration.
+        Key → hash. The key is the number of a step, the value of `end_of` for the end of the
+        demonstration, or None for all of the demonstration.
     """
 
     def digest(*parts: object) -> str:

@@ -395,8 +395,8 @@ class _Run:
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
     """Returns whether outputs are unchanged, as answered by `question`, or False after an error.
 
-    The build then reports why a file or the store cannot be read. A defect of the pipeline is
-    printed here, because the build may not raise it again.
+    After an error, the build runs and reports which file cannot be read. An error that shows a
+    defect of the pipeline is printed here, because the build does not always raise it again.
     """
     from demo_pipeline.runs.failures import is_defect, warning_words
 

@@ -22,8 +22,8 @@ _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the addr
 # Maximum time from the launch of a run to the lock of its file. A run that takes longer counts as
 # dead. Measured: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
-# A run counts as dead at the earliest 10 s after its last change, because its process can outlive
-# the server that launched it. Closing a run too early does no harm, because Dagster does not
+# A run that changed in the last 10 s does not count as dead, because its process can outlive the
+# server that launched it. Closing a run too early does no harm, because Dagster does not
 # execute an ended run.
 _ORPHAN_SECONDS = 10.0
 _GONE = {"FAILED", "NOT_FOUND"}  # results of a launcher's health check that show a dead run

@@ -390,10 +390,10 @@ class Form:
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
-    """Returns a function for `Form.kind_of` that reads step and kind from columns of a part.
+    """Returns a function for `Form.kind_of` that reads step and kind from a table row of a part.
 
     Args:
-        part: a part with table rows. If it has no column `step_index`, the step is -1.
+        part: name of a part of `KeptRow`. If it has no column `step_index`, the step is -1.
         kind: name of the column with the kind.
     """
 

@@ -249,8 +249,8 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
     """Yields a fault if the history of a sample lacks earlier steps.
 
-    If a sample has only the documented keys, its history may lack steps whose action.json is
-    missing or has undocumented parameters.
+    With the setting `sft_keys = "documented"`, the history may lack steps with undocumented
+    parameters or without action.json.
 
     Args:
         expected: indexes of the steps before the sample's step.
@@ -479,7 +479,10 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem of a sample that another file lacks; `where` is, e.g., `in no split`."""
+    """Returns the problem that a sample is missing in another file.
+
+    `where` ends the sentence "the sample is", for example `in no split`.
+    """
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 

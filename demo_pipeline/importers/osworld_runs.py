@@ -158,7 +158,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
 
 
 class _ActionReader:
-    """Reads the actions of a run in order; counts actions that become no step in `left_out`."""
+    """Reads the actions of a run in order; `left_out` counts actions that give no step."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out

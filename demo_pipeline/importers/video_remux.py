@@ -32,7 +32,7 @@ _OPTIONS = {
 _FIRST_OTHER_UNIT = 32  # units of type 32 and above are not slices
 _KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
-# Maximum difference between two equal times, seconds. Matroska rounds times to milliseconds.
+# Times that differ by at most this many seconds count as equal: Matroska rounds to milliseconds.
 _ROUNDING_S = 0.0015
 
 

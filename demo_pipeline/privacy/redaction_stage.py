@@ -234,7 +234,7 @@ _OpenRedaction = Callable[[Path, PrivacySettings], Redaction]
 def _review_source(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns a function that prepares the search for private data, as an input of the stage.
+    """Returns an input of the stage: a function that prepares the search for private data.
 
     The fingerprint of the input covers the boxes that people marked.
     """

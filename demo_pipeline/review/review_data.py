@@ -414,9 +414,10 @@ def _step_signals(triage_row: Mapping[str, Any]) -> list[str]:
 
 
 def _signal_counts(triage_row: Mapping[str, Any]) -> list[list[Any]]:
-    """Returns the name of each doubt signal and its number of steps, most points first.
+    """Returns the name of each doubt signal and the number of steps that have the signal.
 
-    The number is 1 for a signal of the whole demonstration.
+    The signal that adds most to the doubt score is first. The number is 1 for a signal of the whole
+    demonstration.
     """
     by_points = []
     for signal in (*STEP_SIGNALS, *DEMONSTRATION_SIGNALS):

@@ -58,7 +58,7 @@ class _Rectangle(NamedTuple):
 
 
 def label_of(action: StepAction) -> str:
-    """Returns a text about what rings and arrows cannot show, such as keys, without typed text."""
+    """Returns what rings and arrows cannot show, such as keys; typed text is left out."""
     match parameters := action.parameters:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"

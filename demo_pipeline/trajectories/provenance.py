@@ -464,8 +464,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-# Types of actions that may have values in the columns about typed text. Hotkeys may, because a
-# typed space that pressed a button becomes a hotkey.
+# Types of actions that may have values in the columns about typed text. A typed space that pressed
+# a button is a hotkey.
 _TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(

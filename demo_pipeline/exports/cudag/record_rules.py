@@ -155,7 +155,7 @@ def _gpt_text(text: str) -> str:
 
 
 def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Replaces an invalid value with None; other generators may use the key differently."""
+    """Replaces an invalid value with None, because other tools may give this key other values."""
     try:
         return validate(value)
     except ValidationError:

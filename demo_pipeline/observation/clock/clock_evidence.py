@@ -217,7 +217,7 @@ class Moves:
         return np.asarray(np.log(0.5 / np.where(hits, by_chance, 1 - by_chance)), float)
 
     def _hits(self, scale: float, packed: np.ndarray[Any, np.dtype[np.uint8]]) -> Cells:
-        """Returns whether each move is confirmed, for the moves of all lags."""
+        """Returns for each move at each lag whether the screen changed at the pointer."""
         track = self._track
         rows, columns = self._changes.shape
         row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
@@ -314,8 +314,8 @@ _MIN_NATS = 14.0  # the minimum in nats
 # The ratio of the best lag must be at least 2.5 times the ratio of every rival, because bursts of
 # typing resemble each other.
 _CONTRAST = 2.5
-# The ratio of the best lag must be at least twice the median of the ratios of the lags beside it,
-# because a burst of typing also fits roughly at those lags.
+# The best lag must have at least twice the ratio that lags close to it have at the median, because
+# a burst of typing also fits roughly at a close lag.
 _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
@@ -477,7 +477,7 @@ class Bins:
 
 
 def _changed_bands(changes: ChangeMap) -> Cells:
-    """Returns whether any cell in each band of the screen changed, as (frames - 1, bands)."""
+    """Returns for each frame which bands of the screen have a changed cell: (frames - 1, bands)."""
     rows, columns = changes.shape
     packed = changes.packed()
     cells = np.unpackbits(packed, axis=1, count=rows * columns).reshape(len(packed), rows, columns)

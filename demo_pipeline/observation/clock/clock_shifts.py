@@ -90,8 +90,8 @@ def find_shifts(
     slack_ms = SLACK_MS if is_proven else SLACK_MS + clock.uncertainty_ms
     proven_clocks: list[Clock] = [clock] if is_proven else []
     ends = [*(step.from_ms for step in steps[1:]), float("inf")]
-    # Limits of the next shift, milliseconds. The events after a step cannot be earlier than the
-    # last line before the step. The last event cannot be later than the end of the video.
+    # Limits of the next shift, milliseconds. Events after a clock step cannot be earlier than
+    # the last line before the clock step, nor later than the end of the video.
     lowest = 0.0
     last_ms = max(inputs.track.times[-1:].max(initial=0), inputs.keys.max(initial=0))
     highest = clock.event_time(float(video.times[-1])) - float(last_ms)

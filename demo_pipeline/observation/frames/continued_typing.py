@@ -34,8 +34,8 @@ FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are short
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# Share of the rows with content that must stay the same for a change to count as scrolling. Only
-# 0.35 stayed the same when lines of output were replaced by lines with other digits.
+# A change counts as scrolling if at least this share of the rows with content is the same before
+# and after it. If lines of output replaced lines with other digits, the share was 0.35.
 KEPT_SHARE = 0.8
 # Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100
 # columns of 4 pixels.

@@ -162,9 +162,9 @@ class FrameRequest:
 
 
 def lead_seconds(clock: Clock, grab_s: float) -> float:
-    """Returns the least time from a frame to its press, seconds.
+    """Returns the minimum time from a chosen frame to the press, seconds.
 
-    It is the longest of `MIN_LEAD_MS`, the clock's uncertainty and `grab_s`, but at most
+    The time is the largest of `MIN_LEAD_MS`, the clock's uncertainty and `grab_s`, limited to
     `MAX_LEAD_S`. `grab_s` is the interval between frames while the screen changes, seconds.
     """
     lead = max(MIN_LEAD_MS / 1000, clock.uncertainty_ms / 1000, grab_s)

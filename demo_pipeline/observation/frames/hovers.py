@@ -44,8 +44,8 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
 ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
 MOST_RESTS = 8  # maximum number of the pointer's rests compared for a press; the latest are taken
-# Minimum correlation between the image of a row before the pointer rests and its image during the
-# rest, if the row was only highlighted. An estimate: a highlighted row keeps its letters.
+# A row was only highlighted if its images before and while the pointer rests correlate at least
+# this well. An estimate: a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
 # Maximum share of the opened content that may change until the press; an estimate. A highlighted
 # row changes a third of a menu with three rows.

@@ -347,7 +347,7 @@ def intervals_between(
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
-    """Returns the box `PLACE_PX` around an action's press, in video pixels; None for keys."""
+    """Returns the box with a reach of `PLACE_PX` around a press, video pixels; None for keys."""
     area = request.target_area
     canvas = request.canvas
     if area is None or canvas is None:

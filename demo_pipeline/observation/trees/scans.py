@@ -102,7 +102,7 @@ def _holds(boxes: Boxes, x: float, y: float) -> Bools:
 
 
 def _encloses(outer: Boxes, inner: Boxes) -> Bools:
-    """Returns whether each box of `inner` lies inside `outer`, with a tolerance for rounding."""
+    """Returns for each box of `inner` whether it lies in the box `outer`, up to rounding."""
     left, top, width, height = outer.tolist()
     x, y, across, down = inner.T
     inside: Bools = (left - ROUNDING_PX <= x) & (x + across <= left + width + ROUNDING_PX)

@@ -179,7 +179,7 @@ class StepTargets:
         return agreement, element, target.method
 
     def hovered(self, number: int, tree: StepTree) -> Element | None:
-        """Returns the element over which the pointer rested to open the target of an action.
+        """Returns the element whose hovering opened the target of an action, such as a menu item.
 
         Returns None if nothing opened, if the element has no name, or if the screen changed at the
         element after the scan.

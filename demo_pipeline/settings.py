@@ -207,8 +207,8 @@ class DatasetSettings(Section):
     # Minimum number of successive steps without a hidden action in between. Exports of whole
     # trajectories leave out trajectories without such a run of steps.
     min_steps: ClassVar[int] = 3
-    # Maximum number of previous actions listed in a prompt, after the number of older actions. With
-    # a screenshot of 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
+    # A prompt lists at most this many previous actions, and the number of older actions. With a
+    # screenshot of 2,700 tokens, it fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
     cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch

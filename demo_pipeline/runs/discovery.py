@@ -186,7 +186,7 @@ class SettledUploads:
         self._records: dict[str, str] = {}
 
     def begin(self, workspace: Workspace) -> None:
-        """Starts a look; must be called before all other methods in each look."""
+        """Begins an evaluation of the sensor; must be called before the other methods."""
         self._workspace = workspace
         self._graph = Graph(workspace, trusts_times=True)
         self.forget(self._graph.suspects)

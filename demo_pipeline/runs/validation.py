@@ -201,8 +201,8 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    A folder gets the format of whose files it has the largest share. For a JSON Lines file, the keys
-    of the first line decide, and for any other file, the suffix. Returns None for a file that
+    A folder gets the format of whose files it has the largest share. For a JSON Lines file, the
+    keys of the first line decide, and for any other file, the suffix. Returns None for a file that
     belongs to a folder of several files, which must be validated as a whole.
     """
     if path.is_file():

@@ -88,7 +88,7 @@ def _depending(section: str, settings: Settings) -> str:
     if not names:
         return "After a change, nothing is built again."
     outputs = ", ".join(names)
-    return f"After a change, these outputs and all that depend on them are built again: {outputs}."
+    return f"A change of these settings rebuilds {outputs}, and the outputs that depend on them."
 
 
 def _sections_read(stage: Stage) -> list[Callable[[Settings], Section]]:

@@ -13,8 +13,8 @@ _ENTRIES = 128  # maximum number of remembered causes
 class VainWaits:
     """The causes of transient errors that outlasted all retries of a step.
 
-    A later step that fails for a remembered cause is not retried, even if other steps succeeded in
-    between, because small files still fit on a full disk.
+    A later step that fails for a remembered cause is not retried. A step that succeeds in between
+    does not remove the cause: a full disk, for example, still has room for small files.
 
     Processes that are forked later share the memory. It has no lock, because a killed process could
     leave a lock locked. An entry is therefore lost if two processes write at the same moment.

@@ -25,7 +25,7 @@ PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 BAD_UPLOADS := bad-uploads bad-uploads-bucket bad-uploads-daemon bad-uploads-daemon-bucket
 
-.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs pictures notebook truth property fuzz consumers replay canaries faults kills backfill ray old-stores lint doors clean clean-store $(BAD_UPLOADS) races
+.PHONY: help help-dev browser setup setup-dev demo demo-s3 ui test coverage fast lock same planted golden code-versions docs pictures notebook truth property fuzz consumers replay canaries faults kills backfill ray old-stores lint doors clean clean-store
 
 help:
 	@echo 'First commands'

@@ -1,7 +1,7 @@
 """Selects the trajectories of training exports, and reads the facts that the selection needs.
 
 The stage `records` writes these facts to `TRAJECTORY_FILE`, so that datasets need not read whole
-trajectories. Single steps are left out in exports/.
+trajectories. Modules in exports/ leave out single steps.
 """
 
 import hashlib
@@ -376,7 +376,7 @@ class _LeftOut:
     """A trajectory that no export contains.
 
     Attributes:
-        reason: key in `Selection.excluded`.
+        reason: why no export contains the trajectory; a key of `Selection.excluded`.
         split_group: first split group of the trajectory.
     """
 
@@ -390,12 +390,11 @@ class Selection:
 
     Attributes:
         chosen: the selected trajectories, sorted by id.
-        excluded: reason → number of trajectories that are left out. The reasons failed, aborted,
+        excluded: the number of left-out trajectories by reason. The reasons failed, aborted,
             contaminated, incomplete and unreadable are present even with the number 0.
         problems: problems of the unreadable trajectories.
         newest: latest recording time of `chosen`, in UTC, or `EPOCH` if it is unknown.
-        left_out: trajectory id → why the trajectory is left out. Unreadable trajectories are
-            missing here.
+        left_out: the left-out trajectories by id, without the unreadable ones.
     """
 
     chosen: tuple[Candidate, ...]
@@ -445,7 +444,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
 
 def candidate_of(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
-    """Returns a trajectory as a candidate for exports, with the steps that exports leave out."""
+    """Creates the candidate for a trajectory, and determines the steps that exports leave out."""
     waits = frozenset(head.waits)
     share = settings.max_hidden_share
     incomplete = head.hidden.incomplete_steps(head.steps, waits, share, head.first)
@@ -516,8 +515,8 @@ def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
     """Returns the reason to leave out a trajectory because of its outcome, its task or its grade.
 
     Returns "" if there is no such reason. A `status` in meta.json other than `completed` counts as
-    aborted, whatever `reason` in meta.json says. Without a status, `include_aborted` also decides,
-    but the returned reason is `unknown_outcome`.
+    aborted, whatever `reason` in meta.json says. A trajectory without success and without a status
+    is treated like an aborted one, but the returned reason is `unknown_outcome`.
     """
     outcome = "failed"
     if head.steps:

@@ -36,13 +36,13 @@ class SplitPlan:
     """The split of each trajectory and of each group.
 
     Attributes:
-        splits: trajectory id → split.
-        groups: group → split.
-        members: trajectory id → group.
-        filled: group and new split of each new group that was moved into an otherwise empty split,
-            in the order of the splits.
+        splits: the split of each trajectory, by trajectory id.
+        groups: the split of each group.
+        members: the group of each trajectory, by trajectory id.
+        filled: the new groups that were moved into splits that would otherwise be empty, each with
+            its new split, in the order of the splits.
         empty: splits with a ratio above 0 that have no group, because there are too few groups.
-        absent: applications in the setting `held_out_applications` that no trajectory has.
+        absent: applications in the setting `held_out_applications` that no trajectory uses.
     """
 
     splits: Mapping[str, Split]
@@ -70,15 +70,15 @@ def connected_groups(
     """Joins trajectories that share a split group, directly or through other trajectories.
 
     Args:
-        split_groups: trajectory id → split groups of the trajectory, the oldest trajectory first. A
-            trajectory without a split group becomes a group of its own.
-        names: trajectory id → name of the trajectory's group at the last build, for trajectories
-            that were in the last build.
+        split_groups: the split groups of each trajectory, by trajectory id, the oldest trajectory
+            first. A trajectory without a split group becomes a group of its own.
+        names: the group names at the last build, by trajectory id. Trajectories that were not in
+            the last build are missing.
 
     Returns:
-        Trajectory id → name of the trajectory's group. The oldest trajectory decides the name:
-        its group at the last build, or else its first split group. Newer trajectories therefore
-        never change the name.
+        The name of each trajectory's group, by trajectory id. A group keeps the name that its
+        oldest trajectory had at the last build. If this trajectory is new, the name is its first
+        split group. Newer trajectories therefore never change the name.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -118,13 +118,14 @@ def assign_splits(
        of the split is moved there, unless this would leave another split empty.
 
     Args:
-        groups: trajectory id → group.
+        groups: the group of each trajectory, by trajectory id.
         settings: seed, ratios and held-out applications. Applications may have any name that
             `normalise_app` accepts.
-        applications: trajectory id → application. Needed only for held-out applications.
+        applications: the application of each trajectory, by trajectory id. Needed only for
+            held-out applications.
         besides: ids of trajectories that get a split but do not influence other trajectories. A
             split that contains only such trajectories counts as empty.
-        placed: group → split of the group at an earlier build.
+        placed: the split that an earlier build assigned to each group.
     """
     placed = placed or {}
     held_names = {normalise_app(name): name for name in settings.held_out_applications}

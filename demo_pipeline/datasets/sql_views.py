@@ -46,7 +46,7 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# The empty second SELECT adds columns that tables of earlier versions lack, with NULL as values.
+# The empty second SELECT adds, with NULL as values, columns that earlier versions did not write.
 OF_MESSAGES = f"{OF_SPLIT} UNION ALL BY NAME SELECT NULL::INTEGER AS tokens WHERE false"
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
@@ -114,8 +114,8 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
 
     Args:
         root: path of the store's root, or empty if the script is run in the store's root.
-        present: names of the views whose files exist, or None if all exist. Other views become
-            comments, because DuckDB rejects a view without files.
+        present: names of the views whose files exist, or None if all exist. Views without files
+            become comments, because DuckDB would reject them.
     """
     prefix = f"{root.rstrip('/')}/" if root else ""
     lines = ["-- Views over the store's Parquet files.\n"]
@@ -140,7 +140,7 @@ def create_views(
 
     Args:
         views: all views. Views over outputs that are not in `folders` are ignored.
-        folders: name of an output (`View.output`) → folder of the output.
+        folders: the folder of each output, by the output's name (`View.output`).
 
     Returns:
         The names of the created views.

@@ -1,6 +1,6 @@
 """Defines a partitioned asset for each stage of a demonstration, and the job of these assets.
 
-A partition is a demonstration.
+Each demonstration is a partition.
 """
 
 import warnings

@@ -64,7 +64,7 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def make_databases(home: Path) -> None:
-    """Creates the databases that DAGSTER_HOME lacks, or that were created only in part.
+    """Creates the databases that are missing in DAGSTER_HOME or were created only in part.
 
     Dagster cannot use a database whose creation was interrupted. Therefore databases are moved from
     a draft folder when they are complete. A database with any row is never replaced.

@@ -60,7 +60,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yields the id of the run with the newest event, for each partition, dataset and source."""
+    """Yields the run id of the newest event of each partition, dataset and observed asset."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):
@@ -103,8 +103,8 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
     """Removes a partition, and its runs with their events and logs; returns the number of runs.
 
-    Events of the partition in other runs stay, with ids and counts. SQLite keeps the bytes of
-    deleted rows until other rows replace them.
+    Other runs keep their events of the partition, which contain ids and counts. SQLite keeps the
+    bytes of deleted rows until new rows overwrite them.
     """
     home = Path(instance.root_directory)
     tags = {PARTITION_TAG: demonstration}

@@ -15,7 +15,8 @@ DATASET_KIND = "dataset"  # kind of the assets that are built from all trajector
 OWNERS = ["team:demonstrations"]
 PARTITION_TAG = "dagster/partition"
 FORCE_TAG = "demo_pipeline/force"  # "true": the run also builds outputs that are up to date
-REASON_TAG = "demo_pipeline/reason"  # why the sensor requested the run: new, changed or again
+# Why the sensor requested the run: `new`, `changed` or, for a retry, `again`.
+REASON_TAG = "demo_pipeline/reason"
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,

@@ -31,7 +31,7 @@ from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, T
 WHY = "why"
 KEPT_VERSION = "a check failed, so the last good version is kept: "
 _TABLE_ROWS = 20  # maximum number of problems in a table
-_COUNT_NAMES = {  # key of a count → noun in messages
+_COUNT_NAMES = {  # words for counts in messages; for other counts, the key is the word
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
@@ -58,8 +58,8 @@ def dataset_metadata(result: BuildResult, location: str) -> dict[str, Any]:
 def stage_metadata(result: BuildResult, store_url: str) -> dict[str, Any]:
     """Returns metadata of an output: its counts, warnings, path and the path of its contact sheet.
 
-    Counts of 0 are left out. So are images and the text of a task, because Dagster cannot delete
-    single events when a demonstration is forgotten.
+    Counts of 0 are left out. Images and the text of the task are left out too, because Dagster
+    cannot delete single events when a demonstration is forgotten.
     """
     metadata: dict[str, Any] = {
         key: value for key, value in result.summary.items() if value and type(value) in {int, float}
@@ -136,11 +136,11 @@ def check_result(
 ) -> dg.AssetCheckResult:
     """Converts the outcome of a check to Dagster's result.
 
-    The result describes the first problem or, without problems, the comparison. Its text must be
-    short, because Dagster stores each result three times.
+    The description names the first problem, or the numbers in `compared` if there are no problems.
+    It must be short, because Dagster stores each result three times.
 
     Args:
-        compared: name → number of things that the check compared.
+        compared: how many items of each kind the check compared.
     """
     severity = dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN
     if not outcome.problems:

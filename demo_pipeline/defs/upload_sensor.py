@@ -55,7 +55,7 @@ _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-# URL of a store → the uploads that need no run, as far as this process knows
+# The uploads that need no run, as far as this process knows, by the URL of the store.
 _settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
@@ -128,8 +128,8 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 def runs_here(instance: dg.DagsterInstance) -> bool:
     """Returns whether a process on this machine may execute runs without the launcher.
 
-    This is possible only with Dagster's default launcher. Otherwise, Dagster's run monitoring ends
-    runs that the launcher did not start.
+    This is possible only with Dagster's default launcher. With any other launcher, Dagster's run
+    monitoring ends the runs that the launcher did not start.
     """
     return isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 

@@ -37,11 +37,11 @@ class AnnotatedValue(NamedTuple):
 
 
 Notes = Mapping[int | None, Mapping[str, AnnotatedValue]]
-"""Step index → kind of annotation → value.
+"""The annotations of a trajectory, by step index and by kind of annotation.
 
 The index None stands for the whole trajectory. An index equal to the number of steps stands for the
-trajectory's end. For an alternative wording of the instruction, the key is the wording's name
-instead of a kind.
+trajectory's end. A rewording of the instruction is stored under the rewording's name instead of a
+kind.
 """
 
 

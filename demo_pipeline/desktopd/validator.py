@@ -342,7 +342,7 @@ def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
 
 
 def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Problem]:
-    """Yields a problem if the node in the tree is missing or contradicts the action's target."""
+    """Yields the differences between an action's target and the node with its id in the tree."""
     target = action.target_element
     if target is None:
         return
@@ -430,7 +430,7 @@ def check_index(path: Path, summaries: Mapping[str, _IndexCounts]) -> list[Probl
     """Returns the problems of index.json, each with the line of its entry.
 
     Args:
-        summaries: folder name → values of the trajectory folder.
+        summaries: the values of each trajectory folder, by folder name.
     """
     index, problems = read_document(Index, path, "index.json")
     if index is None:

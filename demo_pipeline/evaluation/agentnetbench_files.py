@@ -90,7 +90,7 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""Lower-case type of an action → the parameter that the script reads; empty if there is none."""
+"""The parameter that the script reads for each action type in lower case; "" for no parameter."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 

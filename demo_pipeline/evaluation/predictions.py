@@ -36,7 +36,7 @@ class Predictions:
 
     Attributes:
         file: the open file of answers.
-        unusable: reason → number of lines that are invalid or belong to an unknown step.
+        unusable: number of lines that are invalid or belong to an unknown step, by reason.
         lines: number of lines.
         unasked: number of steps in the file for which `answer` has not been called yet.
     """
@@ -45,7 +45,7 @@ class Predictions:
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     unasked: int = 0
-    # Trajectory → step → byte offset of the step's line, or why the step has no usable answer.
+    # By trajectory and step: the byte offset of the line, or why the step has no usable answer.
     _offsets: dict[str, dict[int, int | str]] = field(default_factory=dict)
 
     def add(self, offset: int, line: bytes, known_trajectories: Collection[str]) -> None:
@@ -104,7 +104,7 @@ def read_predictions(path: Path, known_trajectories: Collection[str]) -> Iterato
     `custom_id` is `<trajectory_id>/<step_index>`.
 
     Args:
-        known_trajectories: ids of trajectories; answers for other trajectories are only counted.
+        known_trajectories: trajectory ids. Answers for other trajectories count as unusable.
 
     Raises:
         OSError: the file cannot be read.
@@ -137,7 +137,7 @@ def parse_line(line: bytes) -> tuple[StepKey, str | None]:
     """Returns the step and the answer of a line. The answer is None if the request failed.
 
     Raises:
-        AnswerFormatError: the line is too long, is not JSON, or lacks its key or text.
+        AnswerFormatError: the line is too long, is not JSON, or has no valid step or text.
     """
     if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
         raise AnswerFormatError(_TOO_LONG)

@@ -253,7 +253,7 @@ def _part_with_image(part: Any, folder: Path) -> Any:
     if not isinstance(url, str) or not url.startswith("file://"):
         return part
     picture = Path(unquote(urlsplit(url).path)).resolve()
-    # Otherwise a file of requests could make this machine send any local file.
+    # Without this check, a file of requests could make this machine send any local file.
     if not picture.is_relative_to(folder.resolve()):
         raise ValueError("an image is not in the folder of the requests")
     try:

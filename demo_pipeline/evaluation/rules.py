@@ -55,7 +55,7 @@ def edit_distance(left: str, right: str) -> int:
     pattern, text = sorted((left, right), key=len)
     if not pattern:
         return len(text)
-    positions: defaultdict[str, int] = defaultdict(int)  # character → bits of its positions
+    positions: defaultdict[str, int] = defaultdict(int)  # positions of each character, as bits
     for number, character in enumerate(pattern):
         positions[character] |= 1 << number
     distance = len(pattern)
@@ -81,7 +81,7 @@ def edit_distance(left: str, right: str) -> int:
 _NEAR = 0.01 * 2**0.5  # longest distance from the true point that gets the full score
 _DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
 _SIMILAR = 0.8  # texts with at least this similarity (0 to 1) get the full score
-# Kind of our action (see `action_kind`) → name in the script.
+# The script's names for our kinds of actions (see `action_kind`).
 _CLICKS = {
     "left_click": "click",
     "right_click": "rightClick",
@@ -466,4 +466,4 @@ FOOTNOTES: Mapping[str, str] = dict.fromkeys(
     ("agentnetbench", "agentnetbench_revised"),
     "The script of this rule does not know waits: a wait scores 0, even the true one.",
 )
-"""Name of a rule → why even the true answers do not score 1."""
+"""Why even the true answers do not score 1 under some rules, by the name of the rule."""

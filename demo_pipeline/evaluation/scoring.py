@@ -200,7 +200,7 @@ def score_table(
     Args:
         file: Parquet with the columns of `answers_schema`.
         presets: names of the rules.
-        answerers: name in the table → number of the answerer.
+        answerers: the number of each answerer, by its name in the table.
         tasks: number of all tasks.
         seed: the seed of the bootstrap.
     """
@@ -223,7 +223,7 @@ def _groups(
 ) -> Iterator[dict[str, Any]]:
     """Yields a row of scores for every value of a dimension.
 
-    The rows lack the columns for rule, answerer and dimension.
+    The caller adds the columns for rule, answerer and dimension.
 
     Args:
         file: Parquet with the columns of `answers_schema`.
@@ -322,7 +322,7 @@ Baseline = Callable[[TrueStep, TrueStep | None], Answer]
 The second argument is the previous step, or None for the first step of a trajectory.
 """
 
-# Kind of action → type and parameters of the default action, see `guessed_kind`.
+# Type and parameters of the default action of each kind; see `guessed_kind`.
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),
     "middle_click": (ActionType.CLICK, {"button": "middle"}),
@@ -416,7 +416,7 @@ BASELINES: Mapping[str, Baseline] = {
 }
 MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
-_OTHER = "other"  # kind of an action that OSWorld-Desktopd lacks, such as a pointer move
+_OTHER = "other"  # kind of actions that OSWorld-Desktopd does not define, such as pointer moves
 _MOST_FAILURES = 24  # maximum number of wrong answers on the contact sheet
 _MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers per kind of the person's action
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
@@ -439,8 +439,8 @@ class ScoreReport:
         rows: rows of `SCORES_SCHEMA`, ordered by rule.
         steps: number of steps.
         lines: number of lines in the predictions.
-        unusable_steps: reason → number of steps without a usable answer.
-        unusable_lines: reason → number of lines that are invalid or belong to an unknown step.
+        unusable_steps: number of steps without a usable answer, by reason.
+        unusable_lines: number of lines that are invalid or belong to an unknown step, by reason.
         failures: some of the steps whose answer is wrong by the first rule.
     """
 
@@ -511,12 +511,12 @@ class _Scorer:
 
     Attributes:
         report: the report to fill.
-        kinds: kind of the person's action → number of steps.
-        reasons: reason → number of steps without a usable answer.
-        tasks: task group → its number.
+        kinds: number of steps by kind of the person's action.
+        reasons: number of steps without a usable answer, by reason.
+        tasks: the number that stands for each task group in the rows.
         trajectories: number of trajectories so far.
         before: the previous step.
-        failed_kinds: kind of the person's action → number of steps in `report.failures`.
+        failed_kinds: number of steps in `report.failures` by kind of the person's action.
     """
 
     presets: Sequence[str]
@@ -609,8 +609,8 @@ def _score(rule: Rule, step: TrueStep, answer: Answer | None) -> float | None:
 def _answered_kind(answer: Answer) -> str:
     """Returns the kind of an answer's first action.
 
-    The result is `other` for an action that OSWorld-Desktopd lacks, because the action's name may
-    be text that a model wrote.
+    The result is `other` for an action that OSWorld-Desktopd does not define, because the model may
+    have written any text as the action's name.
     """
     if not answer.actions:
         return TERMINATE if answer.status else "nothing"

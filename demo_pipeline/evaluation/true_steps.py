@@ -84,7 +84,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
     """Returns the kind of an action, such as `left_click`, `triple_click` or `scroll`.
 
     A click with the right button and a `right_click` have the same kind. Actions that
-    OSWorld-Desktopd lacks keep their name in the format of the answer.
+    OSWorld-Desktopd does not define keep the name that the model's answer format uses.
     """
     if isinstance(action, ForeignAction):
         return action.name

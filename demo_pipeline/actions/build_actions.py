@@ -131,14 +131,16 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns the times of texts that were typed and then erased, so that no action contains them.
+    """Returns the times at which text was typed that was later erased.
+
+    No action contains the erased text.
 
     Args:
         actions_folder: output of the `actions` stage.
         events: the table of the `events` stage.
 
     Returns:
-        For each such text, the time of its first and of its last event, epoch milliseconds.
+        The times of the first and the last event of each erased text, epoch milliseconds.
     """
     accounting = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes = events["event_index"].to_pylist()
@@ -186,7 +188,7 @@ _MAX_ACTIONS = 10_000
 # Reasons why a repair left out an event. In ledger.parquet, the bucket of such an event is
 # `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Event types that never belong to an action → bucket, action index and reason in ledger.parquet.
+# Bucket, action index and reason in ledger.parquet for event types that never belong to an action.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),
@@ -258,7 +260,7 @@ def _without_pauses(actions: Sequence[Action]) -> list[Action]:
 
 
 def _flag_border_runs(actions: Sequence[Action], inputs: Sequence[Input]) -> None:
-    """Flags the actions before which the pointer moved along the border of the logged area.
+    """Flags actions that follow a move of the pointer along the border of the logged area.
 
     These actions may have happened on another display.
     """

@@ -149,7 +149,9 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yields each field of a scan, preceded by the same field of an earlier scan or None.
+        """Yields each field of a scan, paired with the same field of an earlier scan or with None.
+
+        The field of the earlier scan comes first in the pair.
 
         Fields with equal role, box and name count as the same field. If the earlier scan has no
         such field, a field with equal role and place is used.

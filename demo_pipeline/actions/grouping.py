@@ -34,7 +34,7 @@ from demo_pipeline.settings import ActionSettings
 
 MAX_CLICKS = 3  # maximum number of clicks in an action; a fourth click begins a new action
 
-# Logged button name in lower case → name in actions.
+# The name in actions for each logged button name in lower case.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
 
 
@@ -65,7 +65,7 @@ class _PointerReader:
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
-        reasons: line number → the reason why the event belongs to no action.
+        reasons: the reason why an event belongs to no action, by line number.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class _Grouper:
             return
         erases = self._open and not self._typing.is_empty and self._continues(gesture)
         if gesture.kind is GestureKind.BACKSPACE and not erases:
-            # A Backspace counts as a hotkey if it erases text from before the open group.
+            # A Backspace counts as a hotkey if the erased text is older than the open group.
             gesture.kind = GestureKind.HOTKEY
         if self._open and not self._continues(gesture):
             self._close()
@@ -445,7 +445,7 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     return moves[start].time
 
 
-STRAY_SHIFT_MS = 1000  # longest time between a typed character and an ignored tap of Shift
+STRAY_SHIFT_MS = 1000  # a tap of Shift at most 1 s before or after a typed character is ignored
 
 
 @dataclass
@@ -454,7 +454,7 @@ class Segmentation:
 
     Attributes:
         actions: actions and pauses, in time order.
-        reasons: line number → the reason why the input event belongs to no action.
+        reasons: the reason why an input event belongs to no action, by line number.
         unknown_keys: logged key names that recording/key_names.py does not know.
         wheel_remainder: number of wheel notches that belong to no scroll, with the sign of the
             logged deltas.
@@ -578,8 +578,8 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
     """Merges taps of modifiers during a drag into the drag, and drops taps of Shift near typing.
 
     Args:
-        reasons: line number → the reason why the event belongs to no action. Gains the events of
-            dropped taps.
+        reasons: the reason why an event belongs to no action, by line number. The events of
+            dropped taps are added.
     """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []

@@ -21,7 +21,7 @@ from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
 # A modifier without a release affects only the next press, and only within 1 s.
 STUCK_MS = 1000
-TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
+TAP_MAX_MS = 1000  # a modifier that is held alone for longer was not tapped
 # Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.
 ALTGR_WINDOW_MS = 5
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
@@ -52,7 +52,7 @@ class ModifierTracker:
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
-        reasons: line number → the reason why the event belongs to no action.
+        reasons: the reason why an event belongs to no action, by line number.
     """
 
     def __init__(self, inputs: list[Input]) -> None:
@@ -131,7 +131,7 @@ class ModifierTracker:
         self._chord = []
 
     def release_stuck(self, time: int) -> None:
-        """Ends modifiers that lack a keyup and can no longer have an effect."""
+        """Ends modifiers that have no keyup and can no longer have an effect."""
         for held in list(self._held.values()):
             if self._last_effect.get(held.events[0], time) < time:
                 self._end_unreleased(held)
@@ -178,7 +178,7 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     the second press does not come from auto-repeat.
 
     Returns:
-        Line of the keydown → time of the last effect, epoch milliseconds.
+        The time of the last effect in epoch milliseconds, by the line number of the keydown.
     """
     held: dict[str, tuple[Input, int]] = {}
     last_press: dict[str, int] = {}
@@ -237,7 +237,7 @@ NAVIGATION_KEYS = frozenset(
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
 _POINTS = frozenset(".,")  # decimal separators on keypads, depending on the country
-# Character of a keypad key with Num Lock → pyautogui name of the key without Num Lock.
+# The pyautogui name of each keypad key without Num Lock, by the key's character with Num Lock.
 _NUMLOCK_OFF = {
     ".": "delete",
     ",": "delete",
@@ -283,7 +283,7 @@ class KeyboardReader:
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
         holds: presses of keys that typed characters, in order.
-        reasons: line number → the reason why the event belongs to no action.
+        reasons: the reason why an event belongs to no action, by line number.
         unknown_keys: logged names that recording/key_names.py does not know.
     """
 
@@ -337,8 +337,8 @@ class KeyboardReader:
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
             # macOS logs a keydown when Caps Lock is switched on, and a keyup when Caps Lock is
-            # switched off. Without another key in between, two events within the time of a tap may
-            # come from a single tap.
+            # switched off. If at most `LOCK_TAP_MS` and no other key lie in between, both events
+            # may come from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps
@@ -519,7 +519,7 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
     """Flags typing around an unknown key as doubtful, because the key may have typed a character.
 
-    The flagged typing ends at the next gesture that is neither typing nor an unknown key.
+    Typing is flagged as far as the nearest gesture that is neither typing nor an unknown key.
     """
     typing: list[Gesture] = []
     is_doubtful = False
@@ -550,8 +550,8 @@ def without_held_keys(
 
     Args:
         holds: presses of keys that typed characters.
-        reasons: line number → the reason why the event belongs to no action. Gains the events of
-            the characters that are left out.
+        reasons: the reason why an event belongs to no action, by line number. The events of the
+            characters that are left out are added.
     """
     presses: dict[str, list[Gesture]] = {}
     drags: dict[str, list[Gesture]] = {}

@@ -1,8 +1,8 @@
 """Repairs known faults of recorders in the inputs of a log.
 
-The passes drop copies of events and presses of modifiers that never happened, separate two Shift
-keys with the same name, and fill in missing positions. Each pass takes inputs in time order,
-returns the remaining inputs, and records its changes in `Repairs`.
+The passes drop copies of events, drop modifier presses that never happened, separate two Shift
+keys that were logged under the same name, and fill in missing positions. Each pass takes inputs in
+time order, returns the remaining inputs, and records its changes in `Repairs`.
 
 Some recorders clamp every position to the main display. While the pointer is on another display,
 the logged positions run along the border of the main display. The same happens when a person pushes
@@ -38,8 +38,9 @@ class Repairs:
     """The changes that the passes of `repair` made to the inputs.
 
     Attributes:
-        dropped: line number → reason, for every input that was dropped.
-        duplicate_factors: event type → number of times that each event was logged, if above 1.
+        dropped: the reason why an input was dropped, by line number.
+        duplicate_factors: number of times that each event of a type was logged, by event type.
+            Only types with a number above 1.
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.
@@ -165,7 +166,7 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
     Releases of modifiers are left out, because recorders log the copy of such a release as a press.
 
     Returns:
-        Event type → number of events in a group → number of such groups.
+        For each event type, the number of groups by their size.
     """
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []
@@ -254,7 +255,7 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns the index of the first input by which the pointer had moved far or long enough.
+    """Returns the index of the first input at which the pointer has moved far or long enough.
 
     Returns the length of `run` if the pointer never moved enough.
 
@@ -482,7 +483,7 @@ def fill_positions(
 
 
 def _next_positions(inputs: list[Input]) -> list[Input | None]:
-    """Returns the next pointer event with a position for each input, or None if none follows."""
+    """Returns, for each input, the next pointer event with a position, or None."""
     following: list[Input | None] = []
     latest: Input | None = None
     for item in reversed(inputs):

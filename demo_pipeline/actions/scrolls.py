@@ -5,7 +5,7 @@ of a scroll is found in three steps:
 
 1. `read_wheel` derives unit and sign from the platform, the settings and all deltas of a recording
    (the rule by unit).
-2. `count_votes` counts for how many scrolls the video shows each sign.
+2. `count_votes` counts the scrolls for which the video shows each sign.
 3. `scroll_direction` returns the direction that the video shows, or else the direction under the
    rule by unit.
 
@@ -126,9 +126,9 @@ class WheelVote:
         positive: direction in which a positive delta scrolls, or None if too few votes agree.
         votes: number of scrolls that show a sign because their content moved vertically.
         agreeing: number of votes for the more frequent sign.
-        sideways: action index → direction, for scrolls whose content moved horizontally.
-        unclear: action index → direction and unit, for scrolls whose unit is unclear in the log. A
-            lone scroll that contradicts the usual sign of its unit is left out.
+        sideways: direction of each scroll whose content moved horizontally, by action index.
+        unclear: direction and unit of each scroll whose unit is unclear in the log, by action
+            index. A lone scroll that contradicts the usual sign of its unit is left out.
     """
 
     positive: Vertical | None = None
@@ -145,7 +145,7 @@ class ScrollEvidence:
     Attributes:
         action_index: index of the action that is the scroll.
         delta_sum: sum of the logged deltas, never 0.
-        content_moves: direction in which the content moved → number of frames.
+        content_moves: number of frames for each direction in which the content moved.
         pixels: video pixels by which the content moved in total.
         unclear: whether the unit of the deltas is unclear in the log.
     """
@@ -239,7 +239,7 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     A horizontal scroll needs `MIN_SIDEWAYS_FRAMES` frames with motion, and all must agree.
 
     Args:
-        content_moves: direction in which the content moved → number of frames.
+        content_moves: number of frames for each direction in which the content moved.
     """
     if not content_moves:
         return None
@@ -251,11 +251,11 @@ def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
 
 
-# If the unit is a notch, a delta of 1 moves the content by at least this many video pixels. A notch
-# moves 48 to 120 pixels (three lines), but the frames may show only a part of the motion.
+# If the unit is a notch, a delta of 1 moves the content by at least 6 video pixels. A notch moves
+# 48 to 120 pixels (three lines), but the frames may show only a part of the motion.
 _LEAST_OF_A_NOTCH = 6.0
-# If the unit is a 120th of a notch, a delta of 1 moves the content by at most this many video
-# pixels. A 120th of a notch moves at most one pixel.
+# If the unit is a 120th of a notch, a delta of 1 moves the content by at most 3 video pixels. A
+# 120th of a notch moves at most one pixel.
 _MOST_OF_A_PART = 3.0
 
 
@@ -305,7 +305,7 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     return WheelVote(positive, votes, agreeing, sideways, unclear)
 
 
-# Unit → direction in which positive deltas of this unit usually scroll.
+# The direction in which positive deltas usually scroll, for each unit.
 _RULE_OF_UNIT: Mapping[VideoUnit, Vertical] = {"120": "down", "notch": "up"}
 
 
@@ -316,7 +316,7 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
     `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict the usual sign.
 
     Returns:
-        Action index → direction and unit.
+        Direction and unit of each scroll, by action index.
     """
     units: dict[int, tuple[Direction, VideoUnit]] = {}
     against: dict[int, VideoUnit] = {}
@@ -435,7 +435,9 @@ class _DirectionPart:
     rule: _WheelRule
 
     def absorbs(self, run: "_DirectionPart") -> bool:
-        """Adds the events of `run` if they belong to the same scroll, and returns whether they do.
+        """Adds the events of `run` if they belong to the same scroll.
+
+        Returns whether the events were added.
 
         The events of `run` come later. They belong to another scroll if they go in the opposite
         direction and both parts have at least half a notch.
@@ -456,8 +458,8 @@ def join_scrolls(
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 
     Args:
-        reasons: line number → the reason why the event belongs to no action. Gains the wheel events
-            that belong to no scroll.
+        reasons: the reason why an event belongs to no action, by line number. Wheel events that
+            belong to no scroll are added.
 
     Returns:
         All gestures in time order, and the number of notches that no action contains, with the sign
@@ -501,8 +503,8 @@ def _bursts(
     notch, which is too small for an action.
 
     Args:
-        reasons: line number → the reason why the event belongs to no action. Gains the events with
-            a delta of 0 that belong to no burst.
+        reasons: the reason why an event belongs to no action, by line number. Events with a delta
+            of 0 that belong to no burst are added.
     """
     bursts: list[_Burst] = []
     early_phases: list[Gesture] = []  # events with a delta of 0 before the first movement

@@ -80,7 +80,7 @@ class TypedText:
     def __init__(self) -> None:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
-        self._rests: list[int] = []  # indexes of the gestures before which there was a break
+        self._rests: list[int] = []  # indexes of the gestures that follow a break
         # The breaks in `_rests` that follow a text longer than a command.
         self._long_rests: set[int] = set()
 
@@ -183,7 +183,7 @@ def _erasable(text: str) -> Iterator[str]:
     yield unit
 
 
-# Reason in ledger.parquet → the kind of input that is unknown.
+# The kind of unknown input for each reason in ledger.parquet.
 _UNKNOWN: Mapping[str, str] = {"unknown_key": "key", "other_button": "button"}
 _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the typing whole"
 

@@ -54,7 +54,7 @@ class AnnotateCounts:
         existing: number of annotation documents that the store already contained.
         escaped: number of escaped tags in new documents, plus the number of texts with other
             escaped characters.
-        refused: reason → number of answers refused for this reason.
+        refused: number of refused answers, by reason.
         gave_up: number of questions whose answers were all refused. Later runs skip these
             questions.
         problems: the reasons why some demonstrations could not be annotated.

@@ -72,8 +72,8 @@ class ModelProvider:
         prompts: the kinds of questions to ask.
         at_once: maximum number of parallel requests.
         objectives: function from the id of a demonstration to the objectives of the recorded task.
-        unanswered: reason → number of questions that the server did not answer for this reason. The
-            next run asks these questions again.
+        unanswered: number of questions that the server did not answer, by reason. The next run
+            asks these questions again.
         budget: limits the number of questions.
     """
 
@@ -175,7 +175,7 @@ def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
     """Parses the JSON answer of a model, possibly in a code fence or after `<think>` tags.
 
     Returns:
-        Kind of annotation → value.
+        The values of the answer, by kind of annotation.
 
     Raises:
         RefusedValueError: the answer is empty, too long, not JSON, or does not match the schema.
@@ -228,7 +228,7 @@ class FileProvider:
         path: the file.
         member: the JSON member of a line that contains the demonstration id.
         read: function that converts a line to annotation documents.
-        lines: demonstration id → line number and content of each line about the demonstration.
+        lines: number and content of each line about a demonstration, by demonstration id.
         problems: the reasons why some lines could not be imported.
     """
 
@@ -310,7 +310,7 @@ def _own_line(judged: JudgedDemonstration, line: Mapping[str, Any]) -> Iterator[
     yield judged.document(line.get("step"), {name: line["value"]}, **given)
 
 
-# Field in the output of OpenCUA's thought generator → kind of annotation.
+# The kind of annotation for each field in the output of OpenCUA's thought generator.
 _STEP_FIELDS = {**AGENTNET_STEP_FIELDS, "action": "caption"}
 _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 
@@ -318,8 +318,8 @@ _TASK_FIELDS = {**AGENTNET_TASK_FIELDS, "task_completed": "task_completed"}
 def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) -> FileProvider:
     """Returns a provider that imports the output of OpenCUA's thought generator.
 
-    The generator read an export `agentnet`. A line is refused if the code of a step differs from
-    the code that the export would contain now.
+    The input of the generator was an `agentnet` export. A line is refused if the code of a step
+    differs from the code that the export would contain now.
 
     Args:
         path: file in JSON Lines format with one task in each line.

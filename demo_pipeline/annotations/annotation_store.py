@@ -53,8 +53,8 @@ class AnnotationDocument(Document):
         judged, source, author, prompt, time: as in `Annotation`.
         asked: whether the document is an answer from a server. Its key depends only on the
             question. All other keys depend on the values as well.
-        values: kind of annotation → value. A rewording of the instruction has its name in
-            `VARIANTS` instead of the kind.
+        values: values of the annotations, by kind. A rewording of the instruction is stored under
+            its name in `VARIANTS` instead of its kind.
         escaped: number of escaped tags, plus the number of values with other escaped characters.
         refused: a word with the reason for each refused answer. If all answers to the question were
             refused, `values` is empty.
@@ -151,8 +151,8 @@ class JudgedDemonstration:
         """Returns a new document about the current content of the demonstration.
 
         Args:
-            step: number of the step, or last step + 1 for the end, or None for the whole
-                demonstration.
+            step: number of the step. The end of the demonstration has the number after the last
+                step. None means the whole demonstration.
             values: values as in `AnnotationDocument`. Their texts will be escaped.
             members: other members of the document, at least `source` and `author`.
 

@@ -39,9 +39,9 @@ MOST_ANNOTATED = 10_000
 class AnnotationKind(StrEnum):
     """The kinds of annotations.
 
-    The kinds before `reflection` are about a step or the end, and the kinds after `reflection` are
-    about the whole demonstration. `reflection` may be about either. About a whole demonstration, it
-    gives the reason for the scores. Scores are integers from 0 to 10.
+    The kinds before `reflection` are about a step or the end of a demonstration. The kinds after
+    `reflection` are about a whole demonstration. `reflection` may be about either. If it is about a
+    whole demonstration, it gives the reason for the scores. Scores are integers from 0 to 10.
     """
 
     OBSERVATION = "observation"
@@ -81,8 +81,8 @@ class Annotation:
     """An annotation, with the columns of the table that do not depend on other annotations.
 
     Attributes:
-        step_index: number of the step, or last step + 1 for the end, or None for the whole
-            demonstration.
+        step_index: number of the step. The end of the demonstration has the number after the last
+            step. None means the whole demonstration.
         kind: one of `AnnotationKind`.
         variant: one of `VARIANTS` for the kind `instruction_variant`, None for other kinds.
         value: JSON text of a boolean, a score, a text or the subtasks.

@@ -114,7 +114,7 @@ class LoadedStep:
         index: 0-based index of the step.
         action: the content of action.json: `action_type`, `parameters` in pixels of the
             screenshot, `target_element`, `reasoning`. The action contains typed text.
-        provenance: column → value, from the row of the step in provenance.parquet.
+        provenance: the row of the step in provenance.parquet, as a dictionary.
         files: the paths of the step's files.
     """
 
@@ -574,9 +574,9 @@ def load_store(url: str | Path | None = None, *, cache: str | Path | None = None
 
     Args:
         url: a folder or an `s3://` URL. The default is the environment variable
-            `DEMO_PIPELINE_STORE`, or else `data/store` in the checkout.
+            `DEMO_PIPELINE_STORE` or, if it is not set, `data/store` in the checkout.
         cache: a folder for downloads from a bucket. The default is the environment variable
-            `DEMO_PIPELINE_CACHE`, or else `data/.cache`.
+            `DEMO_PIPELINE_CACHE` or, if it is not set, `data/.cache`.
 
     Raises:
         StorageError: the folder does not exist, or the URL cannot be used.

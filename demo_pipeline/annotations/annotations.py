@@ -257,16 +257,16 @@ def judged_digests(
     """Returns SHA-256 hashes of the content that annotations judge.
 
     The hash of a step covers the screenshot, the UI tree and the action of the step. The hash of
-    the end covers the final screenshot. The hash of the whole demonstration covers all steps, the
-    final screenshot and the outcome. All hashes also cover the instruction.
+    the end of the demonstration covers the final screenshot. The hash of the whole demonstration
+    covers all steps, the final screenshot and the outcome. All hashes also cover the instruction.
 
     Args:
         judgement: the judgement of this version, with people's corrections.
         trajectory: the trajectory after these corrections.
 
     Returns:
-        Key → hash. The key is the number of a step, the value of `end_of` for the end of the
-        demonstration, or None for all of the demonstration.
+        The hashes by step number. The end of the demonstration has the number that `end_of`
+        returns, and the whole demonstration has the key None.
     """
 
     def digest(*parts: object) -> str:
@@ -290,7 +290,7 @@ def judged_digests(
 
 
 def end_of(trajectory: Trajectory) -> int:
-    """Returns the step number that stands for the end in annotations, which is last step + 1."""
+    """Returns the number after the last step, which annotations use for the end."""
     if not trajectory.steps:
         return 0
     return trajectory.steps[-1].index + 1
@@ -464,7 +464,7 @@ def wordings(notes: Notes) -> Iterator[tuple[str, str, str]]:
             yield name, note.value, note.source
 
 
-# Name of a field in AgentNet → kind of annotation.
+# The kind of annotation for each field name in AgentNet.
 AGENTNET_STEP_FIELDS = {
     **{name: name for name in ("observation", "thought", "reflection")},
     "last_step_correct": "step_correct",
@@ -487,7 +487,7 @@ def agentnet_fields(
 
     Args:
         step: number of the step, or None for annotations of the whole demonstration.
-        names: name of a field in AgentNet → kind of annotation.
+        names: the kind of annotation for each field name in AgentNet.
     """
     fields = dict[str, Any]()
     for name, kind in names.items():

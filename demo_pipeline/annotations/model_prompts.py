@@ -98,7 +98,8 @@ class Prompt:
         text: the system message, to which the JSON Schema of the answer is appended.
         answer: the pydantic model of the answer.
         kinds: the kinds of annotations that an answer contains.
-        values: function that converts an answer to a dictionary: kind of annotation → value.
+        values: function that converts an answer to a dictionary from kinds of annotations to
+            values.
     """
 
     name: str

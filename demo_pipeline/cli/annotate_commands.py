@@ -168,7 +168,7 @@ def _models(
 ) -> "list[ModelProvider]":
     """Returns a provider that asks about steps, and one that asks about whole demonstrations.
 
-    Questions about demonstrations quote the answers about steps, so this order matters.
+    Steps come first, because questions about demonstrations quote the answers about steps.
     """
     from demo_pipeline.annotations.annotate import quest_objectives
     from demo_pipeline.annotations.annotation_sources import Budget, ModelProvider

@@ -279,7 +279,7 @@ def validate_path(
 
 
 def _format_of(path: Path, kind: str | None) -> str:
-    """Returns `kind` if given, or else the format that the files of a path show.
+    """Returns `kind` or, if it is None, the format recognised from the files at a path.
 
     Ends the command if the path does not exist, is not recognised, or cannot be read.
     """

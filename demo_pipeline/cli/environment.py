@@ -229,7 +229,7 @@ def dagster_instance(home: Path) -> Iterator[Any]:
 
 def failure_sentence(error: Exception) -> str:
     """Returns a sentence that says why a command failed, and what to do."""
-    # The imports below would raise an error in the user's own exports again.
+    # If the user's own exports are broken, the imports below would fail in the same way.
     if isinstance(error, OwnExportError):
         return str(error)
     from demo_pipeline.runs.damage import storage_message

@@ -393,7 +393,7 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """Returns whether outputs are unchanged, as answered by `question`, or False after an error.
+    """Returns whether outputs are unchanged according to `question`, or False after an error.
 
     After an error, the build runs and reports which file cannot be read. An error that shows a
     defect of the pipeline is printed here, because the build does not always raise it again.

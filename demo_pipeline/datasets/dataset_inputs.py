@@ -20,9 +20,9 @@ class CommittedTrajectories:
 
     Attributes:
         trajectories: the trajectories, sorted by id.
-        versions: trajectory id → version of the trajectory.
-        records: trajectory id → version of the output of the stage `records`.
-        left_out: reason → number of demonstrations without a usable trajectory.
+        versions: version of each trajectory, by trajectory id.
+        records: version of the output of the stage `records`, by trajectory id.
+        left_out: number of demonstrations without a usable trajectory, by reason.
         damaged: names of the damaged outputs, which `left_out` counts under `broken`.
         notices: sentences for the user about duplicate uploads, and about demonstrations that moved
             to another split.
@@ -61,7 +61,7 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
         views: SQL views over all outputs of the store. Empty for a stage that needs no views.
-        published: name of an output → its current version, for a stage with several outputs.
+        published: current version of each output of a stage with several outputs, by output name.
         code_version: code version of the stage.
         exports: the state of every training export, for a stage that is built after all exports.
     """

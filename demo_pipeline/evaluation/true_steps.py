@@ -171,7 +171,7 @@ def each_true_step(
 def _records(
     source: Source, task: str, *, absolute: bool
 ) -> tuple[Mapping[str, int], Iterator[StepRecord]]:
-    """Returns reason → number of excluded steps, and the records of all other steps."""
+    """Returns the number of excluded steps by reason, and the records of all other steps."""
     candidate = source.candidate
     trajectory = source.trajectory
     rows = source.rows
@@ -202,7 +202,7 @@ def _true_step(
     Args:
         draft: the step's record in the training exports.
         files: the step's files; None for the additional step `terminate`.
-        rows: step index → provenance.
+        rows: the provenance of each step, by step index.
     """
     metadata = draft.metadata
     row: ProvenanceRow = rows.get(metadata.step_index) or {}

@@ -79,7 +79,7 @@ class _Value(StrictDocument):
     last_step_redundant: bool | None = None
 
 
-# Kind of an annotation → who made it. AgentNet's readers ignore this key.
+# Who made each kind of annotation. AgentNet's readers ignore this key of a line.
 Sources = dict[str, Literal["human", "model", "rule"]]
 
 

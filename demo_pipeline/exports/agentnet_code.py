@@ -38,7 +38,7 @@ from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # reasons why an action has no code
 _DIGITS = 4  # decimals of a coordinate; 0.0001 of 1920 pixels is a fifth of a pixel
-# Duration of a drag. Without a duration, the pointer jumps to the end: 3 of 3 such drags failed.
+# Duration of a drag. Without a duration, the pointer jumps to the end, and 3 of 3 drags failed.
 _DRAG_SECONDS = 0.6
 _MOST_CALLS = 1000  # maximum number of calls in the code of a step
 _MOST_PRESSES = 1000  # maximum number of presses of one call of `press`
@@ -87,7 +87,7 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "computer.wait": _Function("wait", ("seconds",)),
     "computer.terminate": _Function("end", ("status",)),
 }
-_CLICKS = {  # button and number of clicks → name of the function
+_CLICKS = {  # function names by button and number of clicks
     function.clicked: name
     for name, function in _FUNCTIONS.items()
     if function.does == "click" and function.strict
@@ -220,7 +220,7 @@ def _x_and_y(at: Share) -> str:
 
 
 def read_code(code: str, *, tolerant: bool = False) -> tuple[ActionCall, ...]:
-    """Parses the code of a step into calls, whose names omit the modules.
+    """Parses the code of a step into calls. The names of the calls do not include the module.
 
     Args:
         code: one call per line.
@@ -318,7 +318,7 @@ def _action_call(
 
     Args:
         name: name of the function without its module.
-        given: name of an argument → its value.
+        given: the values of the arguments by name.
         tolerant: see `read_code`.
     """
     at = None
@@ -412,9 +412,9 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
-    The code is the text below the heading `## Code`, else in the last code fence, else the whole
-    text. A scroll without a position, a drag without a start, and a pointer move become objects of
-    `ForeignAction`.
+    The code is the text below the heading `## Code`. Without this heading, it is the text in the
+    last code fence, and without a code fence, it is the whole answer. A scroll without a position,
+    a drag without a start, and a pointer move become `ForeignAction` objects.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.
@@ -429,7 +429,8 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
 def _code_and_thought(text: str) -> tuple[str, str]:
     """Returns the code and the thought of an answer.
 
-    The thought is the text below the heading `## Thought`, or else the text before the code.
+    The thought is the text below the heading `## Thought`. Without this heading, it is the text
+    before the code.
     """
     headings = list(_HEADING.finditer(text))
     section_ends = [*(heading.start() for heading in headings[1:]), len(text)]

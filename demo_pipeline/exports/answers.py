@@ -49,7 +49,7 @@ class AnsweredAction:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAction:
-    """An action that OSWorld-Desktopd lacks, such as a pointer move, a held key or a screenshot.
+    """An action that OSWorld-Desktopd does not define, such as a pointer move or a screenshot.
 
     Attributes:
         name: the name of the action in the format of the answer.
@@ -94,12 +94,12 @@ Raises only `AnswerFormatError`, whatever the text is.
 """
 
 
-# Button and number of clicks → type of the action, for clicks with `PointParameters`.
+# Types of the clicks that have `PointParameters`, by button and number of clicks.
 _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
 }
-_ALIASES: Mapping[str, str] = {  # lower-case name in an answer → our name of the key
+_ALIASES: Mapping[str, str] = {  # our key names, by the lower-case names in answers
     "return": "enter",
     "escape": "esc",
     "del": "delete",
@@ -186,7 +186,7 @@ _WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
     "scroll": ("up", "down"),
     "hscroll": ("right", "left"),
 }
-"""Name of a scroll call → its directions for a positive and for a negative number."""
+"""The directions of each scroll call for a positive and for a negative number."""
 
 
 def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
@@ -366,7 +366,8 @@ def _action(
     """Returns the action of a call.
 
     Args:
-        moved_to: the position to which the pointer was moved before, if the call lacks a position.
+        moved_to: the position to which earlier calls moved the pointer; used if the call has no
+            position.
         size: width and height of the screenshot, pixels.
     """
     at = call.at

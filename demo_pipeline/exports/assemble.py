@@ -135,7 +135,7 @@ class DatasetFiles(ABC):
         return head.excluded, rows
 
     def _take(self, candidate: Candidate, split: Split, row: KeptRow, stack: ExitStack) -> str:
-        """Adds a row to its files; returns "", or the reason to leave the row out instead."""
+        """Adds a row to its files and returns "", or returns the reason to leave the row out."""
         form = self.form
         settings = self.settings
         folder = candidate.source.folder

@@ -78,7 +78,7 @@ def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
 
     Args:
         title: text above the bars.
-        bars: label → value, not negative.
+        bars: the value of each bar by its label; values are not negative.
     """
     drawn = list(bars.items()) or [("nothing yet", 0)]
     if len(drawn) > MOST_BARS:
@@ -113,7 +113,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
     """Counts trajectories in the bins of `_BINS`, from the first to the last non-empty bin.
 
     Args:
-        lengths: number of samples → number of trajectories.
+        lengths: number of trajectories by length in samples.
     """
     bins = dict[str, int]()
     for low, high in _BINS:
@@ -132,7 +132,7 @@ def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
 
 
 Counts = Mapping[str, Mapping[str, int]]
-"""Kind of left-out items (trajectories, samples, …) → reason → number."""
+"""Numbers of left-out items, by kind of item (trajectories, samples, …) and by reason."""
 _MOST_ROWS = 20  # maximum number of rows of a table in a card; a further row sums up all others
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 

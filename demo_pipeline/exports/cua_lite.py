@@ -157,7 +157,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     return lite_value(model, {key: value} if key else value)
 
 
-# Our split → suffix of the dataset's name, and CUA-Lite's split.
+# Suffix of the dataset's name, and CUA-Lite's split, for each of our splits.
 _PLACES: Mapping[Split, tuple[str, str]] = {
     Split.TRAIN: ("", "train"),
     Split.VAL: ("", "validation"),

@@ -25,7 +25,7 @@ _SAME_NAMES = (
     " prevtrack"
 )
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_TO_LITE: Mapping[str, str] = {  # our name of a key → CUA-Lite's; characters have the same name
+_TO_LITE: Mapping[str, str] = {  # CUA-Lite's key names by ours; characters have equal names
     **{name: name for name in _SAME_NAMES.split()},
     **{f"f{number}": f"f{number}" for number in range(1, 25)},
     "win": "meta",
@@ -57,7 +57,7 @@ def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
         return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
-_NAMES = {  # `ActionCall.does` → name of CUA-Lite's action
+_NAMES = {  # names of CUA-Lite's actions by `ActionCall.does`
     **{name: name for name in ("click", "drag", "scroll", "type", "wait")},
     "press": "key",
     "move": "mouse_move",

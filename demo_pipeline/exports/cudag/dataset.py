@@ -76,9 +76,10 @@ def image_suffix(settings: DatasetSettings) -> str:
 def cudag_pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the images of a record: name in the dataset → source file; see `Form.pictures`.
+    """Returns the source file of each image of a record, by the image's name in the dataset.
 
-    The source is an image that the stage `records` made, or else the screenshot.
+    The source is an image that the stage `records` made, or the screenshot if that stage made no
+    image. See `Form.pictures`.
     """
     (path,) = record.files.values()
     source = candidate.source
@@ -94,7 +95,7 @@ def cudag_pictures(
 
 
 def _kept_image(source: DatasetTrajectory, image: str, screenshot: str) -> str:
-    """Returns the path of an image that the stage `records` made, or else of the screenshot."""
+    """Returns the path of the image if the stage `records` made it, or of the screenshot if not."""
     kept = f"{MADE}/{image}"
     return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
@@ -241,7 +242,7 @@ def _configuration(
 
     Args:
         time: the time in the dataset's name.
-        tasks: task type → number of records in all splits.
+        tasks: number of records in all splits, by task type.
         escaped: numbers of escaped control markers (special tokens) in prompts and tool calls.
     """
     total = sum(tasks.values())
@@ -284,12 +285,12 @@ def _configuration(
 
 
 def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
-    """Returns name and JSON value of the settings that determine the records of a dataset."""
+    """Returns the settings that determine the records of a dataset, as JSON values by name."""
     return _values(settings, _DECISIVE) | {"image_mode": _images(settings)}
 
 
 def _values(settings: DatasetSettings, names: Sequence[str]) -> dict[str, JsonValue]:
-    """Returns name and JSON value of some settings."""
+    """Returns the settings with these names as JSON values."""
     values: dict[str, JsonValue] = {}
     for name in names:
         value = getattr(settings, name)
@@ -330,7 +331,7 @@ def _dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[
 def _split_report(
     plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """Returns the content of `splits.json`: the split of each trajectory, and what was left out."""
+    """Returns the content of `splits.json`: splits, their sizes, and numbers of left-out items."""
     groups = Counter(plan.groups.values())
     trajectories = Counter(plan.splits.values())
     by_hash = groups.total() - groups[Split.HELD_OUT]
@@ -373,7 +374,7 @@ _TASK = "task "  # start of a key that ends with a task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the records of a trajectory, with the parts for the files of every split."""
+    """Yields the records of a trajectory in the layouts of all files that may contain them."""
     for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
@@ -473,8 +474,8 @@ def replaced_directories(
 def verify_one_configuration(inputs: DatasetInputs, _out: Path) -> list[Problem]:
     """Returns a problem for each published directory that was built with other settings.
 
-    Directories of another prefix, user or code version are ignored; another code version may have
-    other defaults.
+    Directories with a different prefix, user or code version are ignored. The code version matters
+    because it can change the default settings.
     """
     settings = inputs.settings.datasets
     family = f"{_prefix(settings)}--{settings.user}"
@@ -613,8 +614,8 @@ FORM = CudagForm(
             config="default",
         ),
         File("test", "test/test.json", only=_TESTED),
-        # The same tests as in the file above, but in JSON Lines. `load_dataset` reads all
-        # configurations of a card with the same reader, and the records are in JSON Lines.
+        # The content of test.json as JSON Lines. `load_dataset` reads all configurations of a card
+        # with the same reader, and the configuration `default` is in JSON Lines.
         File("test_row", "test/test.jsonl", only=_TESTED, config="test"),
         File("test_line", RECORD_FILES["test"], only=_TESTED),
     ),

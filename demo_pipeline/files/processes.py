@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_NEW_OBJECTS = 100_000  # objects created between two garbage collections; Python's default: 700
+_NEW_OBJECTS = 100_000  # objects created between two garbage collections; Python's default is 700
 
 
 def save_memory() -> None:

@@ -22,7 +22,7 @@ def oversized_files(sizes: Mapping[str, int]) -> list[Problem]:
     """Returns a problem for each file that is larger than its limit in `MAX_BYTES`.
 
     Args:
-        sizes: file name → size in bytes.
+        sizes: maps file names to sizes in bytes.
     """
     return [
         Problem(

@@ -38,7 +38,7 @@ def system_trouble(error: BaseException) -> str | None:
 def raise_system_trouble(error: BaseException) -> None:
     """Re-raises an error of the machine; does nothing if the file that was read caused the error.
 
-    After the function returns, the caller should report a problem of the file.
+    If this function returns, the caller should report that the file has a problem.
     """
     if system_trouble(error) is None:
         return
@@ -50,8 +50,8 @@ def raise_system_trouble(error: BaseException) -> None:
 def raise_disk_trouble(error: BaseException, path: Path) -> None:
     """Raises `OSError` if FFmpeg could not read a file because of the disk.
 
-    FFmpeg also reports damaged content as an input/output error. If the file can be read without
-    FFmpeg, nothing is raised.
+    FFmpeg also reports damaged content as an input/output error. Therefore this function reads the
+    file without FFmpeg, and raises nothing if the whole file can be read.
     """
     if not isinstance(error, OSError) or error.errno != errno.EIO:
         return

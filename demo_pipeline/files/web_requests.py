@@ -1,8 +1,8 @@
 """Rejects requests that pages of other sites send to a server on this machine.
 
-Any page that is open in a browser can send requests to this machine. In the headers, `Host` is the
-name under which the page addressed the server; `Origin` and `Sec-Fetch-Site` tell which site the
-page comes from.
+Any page that is open in a browser can send requests to this machine. The header `Host` contains the
+name that the page used for this server. `Origin` and `Sec-Fetch-Site` tell which site the page
+comes from.
 """
 
 import secrets
@@ -40,7 +40,7 @@ def page_refusal(method: str, origins: Collection[str], origin: str | None, site
 
 
 def is_token(path: str, token: str) -> bool:
-    """Returns whether the first part of the path of a request is the token."""
+    """Returns whether the first segment of a URL path is the token."""
     first = path.removeprefix("/").partition("/")[0].partition("?")[0]
     return secrets.compare_digest(first.encode(), token.encode())
 

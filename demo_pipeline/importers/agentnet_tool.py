@@ -69,8 +69,9 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 class _RecordingClock:
     """Converts the source's monotonic seconds to epoch milliseconds, and leaves out pauses.
 
-    The video does not contain the pauses either. It starts at `video_start_timestamp`, as in
-    AgentNet's own tools, or else when OBS reported its start, or else at the first event.
+    The video does not contain the pauses either. The video starts at `video_start_timestamp`, as in
+    AgentNet's own tools. If this field is missing, the video starts when OBS reported its start. If
+    OBS reported nothing, it starts at the first event.
     """
 
     def __init__(self, metadata: dict[str, Any], where: Path) -> None:
@@ -203,7 +204,7 @@ def _note_presses(
     """Yields the events unchanged, and adds the times of mouse presses to `presses`.
 
     Args:
-        presses: time of a press in seconds of the source → the same time in epoch milliseconds.
+        presses: maps the times of presses, in seconds of the source, to epoch milliseconds.
     """
     for event in events:
         seconds = number(event.get("time_stamp"))

@@ -36,7 +36,7 @@ def tree_scans(
     press, only if the scan before it does not contain the element.
 
     Args:
-        presses: time of a press in seconds of the source → the same time in epoch milliseconds.
+        presses: maps the times of presses, in seconds of the source, to epoch milliseconds.
         left_out: counts elements without the structure of UI Automation, and those without a press.
     """
     seconds_of_presses = sorted(presses)
@@ -87,7 +87,7 @@ def _identities(node: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _nearest(ascending: Sequence[float], seconds: float) -> float | None:
-    """Returns the time of the press nearest to `seconds`; None if no press is near enough."""
+    """Returns the press time nearest to `seconds`, or None if none is within `_SAME_PRESS_S`."""
     at = bisect_left(ascending, seconds)
     near = ascending[max(0, at - 1) : at + 1]
     nearest = min(near, key=lambda press: abs(press - seconds), default=None)

@@ -51,7 +51,7 @@ _BETWEEN_S = 0.05
 
 @dataclass
 class _Segments:
-    """Consecutive segments of a session with equal video size; `size` is None without videos."""
+    """Consecutive segments of a session with the same video size (None if they have no video)."""
 
     session: str
     size: tuple[int, int] | None
@@ -159,7 +159,7 @@ def _metadata(events: Sequence[_Event], index: int) -> str:
 
 
 def _began(events: Sequence[_Event], source: SourceFiles) -> datetime:
-    """Returns the start of a segment, with time zone; the source has no fractions of seconds."""
+    """Returns the start of a segment, with time zone, exact to the second."""
     with suppress(ValueError):
         began = datetime.fromisoformat(_metadata(events, _TIME_INDEX))
         if began.tzinfo is not None:

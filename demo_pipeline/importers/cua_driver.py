@@ -41,7 +41,7 @@ _TURN = re.compile(r"turn-\d{5,}")
 _ACTION = "action.json"
 _BEFORE = "before.png"
 _AFTER = "after.png"
-# The driver's tools that click → default button, and default number of clicks.
+# The driver's tools that click, with their default button and default number of clicks.
 _CLICKS = {"click": ("left", 1), "right_click": ("right", 1), "double_click": ("left", 2)}
 _KEY_TOOLS = frozenset({"press_key", "hotkey", "type_text", "type_text_chars"})
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -68,7 +68,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
 
 
 def _is_sibling(name: str) -> bool:
-    """Returns whether a file of this name may be next to the folders of turns."""
+    """Returns whether a file of this name is expected next to the folders of turns."""
     return name in {"cursor.jsonl", "recording.mp4", "import.json"} or name.startswith(".")
 
 

@@ -103,7 +103,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _tables(database: Path) -> dict[str, list[_Row]]:
-    """Returns table name → rows, for the tables `recording` and `action_event`.
+    """Returns the rows of the tables `recording` and `action_event`, by table name.
 
     Raises:
         UnreadableSourceError: the database is damaged.
@@ -166,7 +166,7 @@ _X11_NAMES = _words("""
 # On Linux the recorder logs the keys KP_Enter and KP_Tab as characters instead of names.
 _X11_CHARACTERS = {"\r": "KpReturn", "\t": "Tab"}
 _DEAD_NAME = "dead_"  # prefix of the names of X11's dead keys
-# Largest key code on macOS of a key that types a character, not counting the keypad.
+# Largest key code that types a character on macOS, not counting the keypad.
 _LAST_MAC_CHARACTER = 50
 _TYPES_NOTHING = frozenset({"ctrl", "alt", "cmd"})  # while these are held, keys type no character
 
@@ -215,7 +215,7 @@ class _Keys:
         return self._dead_keys.released(self._data(row))
 
     def _data(self, row: _Row) -> dict[str, Any]:
-        """Returns the data of a key from its name, or else from its character or its code."""
+        """Returns the data of a key from its name if recorded, or from its character or code."""
         name = plain_text(row.get("key_name"))
         char = row.get("key_char")
         code = _code(row)

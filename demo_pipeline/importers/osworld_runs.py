@@ -117,9 +117,9 @@ def _model_and_domain(folder: Path) -> tuple[str, str]:
 
 
 def _result(path: Path) -> tuple[str, str]:
-    """Returns the status that follows from the score in result.txt, and its `status_source`.
+    """Returns `status` and `status_source` according to the score in result.txt.
 
-    `status_source` is empty unless the task failed. Both are empty if there is no score.
+    Both are empty if there is no score. `status_source` is also empty for a completed task.
     """
     try:
         score = float(path.read_text(encoding="utf-8").strip())
@@ -149,7 +149,10 @@ def _image(source: SourceFiles, line: Mapping[str, Any]) -> SourceImage | None:
 
 
 def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
-    """Returns the time of a line, or else of the last step in `before`, in epoch milliseconds."""
+    """Returns the time of a line in epoch milliseconds.
+
+    If the line has no valid time, returns the time of the last step in `before`.
+    """
     match = _TIME.fullmatch(plain_text(line.get("action_timestamp")))
     second = zoneless_time(match[1], "%Y%m%d@%H%M%S") if match else None
     if match is None or second is None:
@@ -167,7 +170,7 @@ class _ActionReader:
     def read(self, action: Any) -> list[SourceAct]:
         """Returns the actions of a line; an empty list if the line does nothing on the screen."""
         if isinstance(action, dict) and isinstance(action.get("command"), str):
-            action = action["command"]  # the agent for Claude logs a tool call with its code
+            action = action["command"]  # the agent for Claude logs a tool call that contains code
         elif isinstance(action, dict) and action.get("action_type") in _ENDS:
             action = action["action_type"]
         if isinstance(action, dict):
@@ -222,7 +225,7 @@ class _ActionReader:
 
 
 _ENDS = frozenset({"DONE", "FAIL"})
-# Action of computer_13 → name of the function in pyautogui, and names of the arguments.
+# For each action of computer_13, the function of pyautogui and the names of its arguments.
 # `num_clicks=clicks` means `num_clicks` in computer_13 and `clicks` in pyautogui.
 _CALLS: Mapping[str, tuple[str, ...]] = {
     "MOVE_TO": ("moveTo", "x", "y"),

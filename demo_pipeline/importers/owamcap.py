@@ -146,7 +146,7 @@ def _media(frame: _Message) -> tuple[str, float | None]:
 
 
 def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
-    """Returns the video that the frames name, or else the video with the same name as the log."""
+    """Returns the video that the frames refer to, or else the video with the log's name."""
     names = {_media(frame)[0] for frame in frames}
     if any(name.startswith("data:") for name in names):
         raise UnreadableSourceError(f"{source.place}: its frames are in the log, not in a video")
@@ -162,9 +162,9 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 
 
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
-    """Returns time of a frame in the video (seconds) → its capture time (epoch milliseconds).
+    """Maps the times of frames in the video (seconds) to capture times (epoch milliseconds).
 
-    Both ascend: frames that were not captured later than the previous frame are left out.
+    Both times ascend: frames that were not captured later than the previous frame are left out.
     """
     taken: dict[float, float] = {}
     latest = 0.0
@@ -279,7 +279,7 @@ def _source_shape(frame: _Message) -> tuple[float, float] | None:
 def _lines(
     messages: Iterable[_Message], area: _CapturedArea, left_out: Counter[str]
 ) -> Iterator[SourceLine]:
-    """Yields lines of input_log.jsonl for messages of mouse and keyboard; ignores others."""
+    """Yields lines of input_log.jsonl for mouse and keyboard messages; ignores other messages."""
     for topic, time, data in messages:
         kind = plain_text(data.get("event_type"))
         code = number(data.get("vk"))

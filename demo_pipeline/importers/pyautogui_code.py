@@ -33,7 +33,7 @@ _MOST_CLICKS = 3  # maximum number of clicks in one action; more clicks become s
 _UNIT_OF_WINDOWS = 120
 _PLACE = ("x", "y")
 _DISTANCE = ("xOffset", "yOffset")
-# Supported functions → their parameters, in order.
+# The supported functions, with their parameters in order.
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "click": (*_PLACE, "clicks", "interval", "button"),
     "leftClick": _PLACE,
@@ -60,7 +60,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "typewrite": ("message",),
     "sleep": ("seconds",),
 }
-# Functions that click → default button, and default number of clicks.
+# Functions that click, with their default button and default number of clicks.
 _CLICKS = {
     "click": ("left", 1),
     "leftClick": ("left", 1),
@@ -89,7 +89,7 @@ class CodeReader:
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    # Whether no action has followed since the last key in `_held` was pressed.
+    # Whether the last key in `_held` was pressed and no action has followed yet.
     _held_alone: bool = False
     # Position and button of a press that has no release yet; None if no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None
@@ -153,7 +153,7 @@ class CodeReader:
 
         Args:
             name: the function, a key of `_ARGUMENTS`.
-            given: name of a parameter → argument.
+            given: the arguments, by parameter name.
         """
         if name in _CLICKS:
             self._click(name, given)
@@ -185,7 +185,7 @@ class CodeReader:
             self._slept += number(given.get("seconds")) or 0.0
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds clicks: one action for up to three left clicks, else an action for each click."""
+        """Adds one action for up to three left clicks, or an action for each of other clicks."""
         button, clicks = _CLICKS[name]
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)

@@ -54,8 +54,8 @@ _LOST = (
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder, each with its videos.
 
-    A video belongs to the log whose time of day is in the video's name. If no name contains the
-    time of a folder's only log, all videos belong to it.
+    A video belongs to the log whose time of day is in the video's name. If a folder has only one
+    log, and no video's name contains its time, all videos of the folder belong to this log.
     """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]
@@ -206,7 +206,7 @@ class _EventReader:
             self._left_out["events of another kind"] += 1
 
     def _place(self, x: float, y: float) -> dict[str, float]:
-        """Converts a desktop position to one on the display; empty if the display is unknown."""
+        """Returns a desktop position relative to the display; empty if the display is unknown."""
         if self._display is None:
             return {}
         return {"x": x - self._display[0], "y": y - self._display[1]}

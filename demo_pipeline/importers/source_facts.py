@@ -61,7 +61,7 @@ class SourceFacts:
         status: completed, failed or aborted.
         platform: windows, macos or linux.
         lost: sentences about parts of the source that are not imported.
-        left_out: kind of events that were not imported → their number.
+        left_out: the number of events of each kind that were not imported.
         damaged: sentences about parts of the source that could not be read.
     """
 

@@ -51,7 +51,7 @@ _NAMES = """
 """
 _NAMED = {words[0]: (words[1], words[-1]) for words in (w.split("=") for w in _NAMES.split())}
 
-# Key names in programs and in other recorders → pynput's names, where they differ.
+# Maps key names of programs and of other recorders to pynput's names, where they differ.
 _PYNPUT_NAMES = {
     "return": "enter",
     "escape": "esc",
@@ -66,8 +66,8 @@ _PYNPUT_NAMES = {
     "capslock": "caps_lock",
 }
 
-# X11's keysyms without a name in pynput (numbers of keysymdef.h) → names in the log. The key 5 of
-# the keypad is 0xFF9D (KP_Begin) even with Num Lock on, because pynput requests keysyms without
+# Names in the log for X11's keysyms that have no name in pynput (numbers of keysymdef.h). The key 5
+# of the keypad is 0xFF9D (KP_Begin) even with Num Lock on, because pynput requests keysyms without
 # Num Lock.
 _KEYSYMS = {
     0xFE03: "AltGr",
@@ -174,8 +174,8 @@ def _key_of_code(code: int | None, platform: str) -> str:
 DEAD_KEY = "UnicodeInfo { name: None, unicode: [], is_dead: true }"
 # Acute and diaeresis, which always come from a dead key: no keyboard types them with a single key.
 _SURE_ACCENTS = frozenset("\u00b4\u00a8")
-# Characters of keys that are dead on some keyboards → virtual-key code of the key with the same
-# character on the US keyboard, which has no dead keys.
+# Characters that are dead keys on some keyboards. The value is the virtual-key code of the key that
+# types the character on the US keyboard, which has no dead keys.
 _US_CODES = {"`": 0xC0, "~": 0xC0, "^": ord("6")}
 
 
@@ -246,7 +246,7 @@ def dead_accent(
     Args:
         char: the character that is logged for the key.
         code: the virtual-key code on Windows, X11's keysym on Linux; None if not recorded.
-        following: the character of the next press that has one; empty if there is none.
+        following: the character of the next press with a character; empty if there is none.
         following_code: the key code of that press; None if not recorded.
 
     Returns:

@@ -22,7 +22,7 @@ _BUTTON_EVENTS = {True: "mousedown", False: "mouseup"}
 _BUTTONS = {"left": "Left", "right": "Right", "middle": "Middle"}
 
 PYNPUT_KEY_EVENTS = {"press": "keydown", "release": "keyup"}
-"""Names of key events in pynput → names in input_log.jsonl."""
+"""Maps pynput's names of key events to those of input_log.jsonl."""
 
 
 class SourceLine(NamedTuple):
@@ -38,8 +38,8 @@ class VideoPart(NamedTuple):
 
     Attributes:
         begins_s: time in the whole video at which this file begins, seconds.
-        times_s: time of a frame in the file → capture time of the frame. Both are in seconds and
-            ascending. Empty unless the source logs capture times.
+        times_s: maps the times of frames in the file to their capture times. Both are in seconds
+            and ascending. Empty unless the source logs capture times.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class Importer:
 
     Attributes:
         tool: the tool's name for people.
-        files: description, for people, of the files by which the tool's recordings are recognised.
+        files: describes, for people, the files that identify a recording of this tool.
         find: takes a folder and the names of its files, and returns the folder's recordings in
             order.
         read: reads a recording with a video; None if the tool's recordings have no video.

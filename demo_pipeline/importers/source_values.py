@@ -133,7 +133,7 @@ def zoneless_time(value: Any, form: str) -> datetime | None:
 
 
 def file_name(value: Any) -> str:
-    """Returns the last part of a path from any operating system; empty if it is not a file name."""
+    """Returns the file name in a path of any operating system; empty if the name is invalid."""
     name = PureWindowsPath(plain_text(value)).name
     try:
         is_possible = "\0" not in name and len(name.encode()) <= _LONGEST_NAME

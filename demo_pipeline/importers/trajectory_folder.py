@@ -63,7 +63,7 @@ class WrittenSteps:
     """Facts about the written steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
-        columns: for each step, its values in the provenance table, as far as the source has them.
+        columns: for each step, the values in the provenance table that the source contains.
         hidden: the actions that did not become steps.
         status: completed or aborted. Empty if the outcome is not known.
     """

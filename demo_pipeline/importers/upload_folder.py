@@ -1,7 +1,7 @@
 """Writes an imported recording as an upload folder, completely or not at all.
 
-People can state facts that a recording lacks, such as the task, as options of the command or in a
-file `import.json` next to the recording.
+People can state facts that the recording does not contain, such as the task. They use options of
+the command, or a file `import.json` next to the recording.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def source_files(source: SourceFiles) -> list[dict[str, Any]]:
 
 
 def is_imported(folder: Path, source: SourceFiles, given: Given) -> bool:
-    """Whether `folder` is the upload of these source files, with the same stated facts.
+    """Whether `folder` is an upload of these source files with these stated facts.
 
     Names, sizes and modification times of the source files are compared, not their content.
     """

@@ -32,7 +32,7 @@ _OPTIONS = {
 _FIRST_OTHER_UNIT = 32  # units of type 32 and above are not slices
 _KEYFRAME_UNITS = range(16, 24)  # slices that need no earlier frame
 _TIME_BASE = Fraction(1, 90_000)  # seconds; the unit of time in MPEG
-# Times that differ by at most this many seconds count as equal: Matroska rounds to milliseconds.
+# Times that differ by at most 1.5 ms count as equal, because Matroska rounds to milliseconds.
 _ROUNDING_S = 0.0015
 
 
@@ -47,10 +47,10 @@ class VideoFacts(NamedTuple):
 
 
 def video_shape(path: Path) -> tuple[int, int, float]:
-    """Returns width and height in pixels, and the duration in seconds that the file states.
+    """Returns width and height in pixels, and the duration that the file states in seconds.
 
-    The duration is 0 if the file states none. Raises `UnreadableSourceError` without a readable
-    video.
+    The duration is 0 if the file states none. Raises `UnreadableSourceError` if the file contains
+    no readable video.
     """
     with _opened(path) as (container, stream):
         context = stream.codec_context

@@ -61,7 +61,7 @@ class _DatasetComparison(DatasetFiles):
     """
 
     scratch: Path
-    _sources: dict[str, str] = field(default_factory=dict, init=False)  # image → its source file
+    _sources: dict[str, str] = field(default_factory=dict, init=False)  # source of each image
     _names: set[str] = field(default_factory=set, init=False)  # expected files except images
     _ids: Counter[str] = field(default_factory=Counter, init=False)
     _problems: list[Problem] = field(default_factory=list, init=False)
@@ -81,7 +81,7 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files, or nothing if a problem was found that they would repeat."""
+        """Yields the derived files; nothing after a problem, which they would only repeat."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:

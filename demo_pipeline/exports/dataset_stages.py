@@ -138,8 +138,8 @@ def _write_judged(source: DatasetTrajectory, out: Path, *, success: bool) -> Non
 def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Compares the index with its inputs, and checks that its links lead to the right versions.
 
-    All folders of a version have the same files, so a link may lead to any of them. A trajectory
-    with a reviewer's verdict on success is a folder instead of a link.
+    A trajectory version may be stored in several equal folders, and a link may lead to any of them.
+    A trajectory with a reviewer's verdict on success is a folder instead of a link.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries imp
     from duckdb import DuckDBPyConnection
 
 Tables = Mapping[str, list[dict[str, Any]]]
-"""Name of a table of statistics → its rows."""
+"""The rows of each table of statistics, by the table's name."""
 STATISTICS_FILE = "statistics.json"
 
 
@@ -99,13 +99,13 @@ class DatasetStats:
         trajectories: number of trajectories with at least one sample.
         tasks: number of task groups of these trajectories.
         leaks: counts and rates of screenshots that already show the pointer at the action's target.
-        splits: name of a split → its numbers, in the order train, val, test, held_out; empty
-            for a dataset without splits.
-        actions: kind of action → number of samples, most frequent first.
-        applications: application → number of trajectories, most frequent first.
-        platforms: platform → number of trajectories.
-        resolutions: size of the recorded screen, such as `1920x1080` → number of trajectories.
-        lengths: number of samples → number of trajectories with this number of samples.
+        splits: numbers of each split, in the order train, val, test, held_out; empty for a
+            dataset without splits.
+        actions: number of samples by kind of action, most frequent first.
+        applications: number of trajectories by application, most frequent first.
+        platforms: number of trajectories by platform.
+        resolutions: number of trajectories by size of the recorded screen, such as `1920x1080`.
+        lengths: number of trajectories by their number of samples.
     """
 
     samples: int
@@ -279,11 +279,11 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
     """Restricts a connection to reading files of the store, before it runs a user's query.
 
     Args:
-        sql: the connection, whose views exist already.
+        sql: the connection. Its views must exist already.
         folders: the folders whose files may be read.
 
     Raises:
-        duckdb.Error: the query is not a single SELECT statement.
+        duckdb.Error: the query is not a single SELECT or PIVOT statement.
     """
     import duckdb  # noqa: PLC0415 - see TYPE_CHECKING above
 
@@ -301,7 +301,7 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
 
 
 def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
-    """Returns the rows of a query's result, each as column → value."""
+    """Returns the rows of a query's result as dictionaries by column name."""
     result = sql.execute(query)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
@@ -348,7 +348,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts the steps and demonstrations with each signal (possible error) of the stage `triage`.
+    """Counts steps and demonstrations by the possible errors (signals) that `triage` reports.
 
     Returns:
         The rows of the table `doubt` of the statistics. The number of steps is null for signals of
@@ -403,7 +403,7 @@ def _opened(
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns counts and rates of leaks (see `DatasetStats.leaks`) over all pointing actions."""
+    """Returns `DatasetStats.leaks`: counts and rates of leaks among all pointing actions."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

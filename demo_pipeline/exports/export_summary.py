@@ -34,12 +34,12 @@ class ExportSummary:
 
     Attributes:
         unit: the word for a row: `samples`, `records` or `steps`.
-        records: split → number of written rows.
-        by_trajectory: trajectory id → number of written rows.
-        excluded_trajectories: reason → number of trajectories; see `Selection.excluded`.
-        excluded_records: reason → number of left-out rows of included trajectories.
-        hidden_actions: reason → number of actions that no screenshot shows, in included
-            trajectories.
+        records: number of written rows by split.
+        by_trajectory: number of written rows by trajectory id.
+        excluded_trajectories: number of trajectories by reason; see `Selection.excluded`.
+        excluded_records: number of left-out rows of included trajectories, by reason.
+        hidden_actions: number of actions of included trajectories that no screenshot shows, by
+            reason.
         problems: problems of the unreadable trajectories.
         details: further keys of `as_dict`; they replace keys of the same name.
     """
@@ -75,7 +75,7 @@ class ExportSummary:
     def as_dict(self) -> dict[str, Any]:
         """Returns the summary for an export's manifest, with keys such as `excluded_samples`."""
         totals = {}
-        if self.unit != "records":  # the key `records` has the numbers by split
+        if self.unit != "records":  # the key `records` already has the numbers by split
             totals[self.unit] = self.total
         return {
             **totals,
@@ -94,10 +94,10 @@ class Tally:
     """Counts written and left-out rows while a dataset is built.
 
     Attributes:
-        written: split → number of written rows.
-        by_trajectory: trajectory id → number of written rows.
-        excluded: reason → number of left-out rows.
-        hidden: reason → number of hidden actions.
+        written: number of written rows by split.
+        by_trajectory: number of written rows by trajectory id.
+        excluded: number of left-out rows by reason.
+        hidden: number of hidden actions by reason.
         problems: problems of unreadable trajectories.
         unreadable: number of unreadable trajectories.
     """

@@ -57,12 +57,13 @@ class Row:
             written to two splits.
         screenshot: the screenshot that the prompt is about; for a whole trajectory, the screenshot
             of its first step.
-        parts: name of a part → its content: a table row (column → value), a text, or a JSON value.
-            `File.part` says which file each part is written to.
-        files: name in the dataset → file of the trajectory. `Form.pictures` may replace the names.
-        counts: numbers that the dataset adds up over its rows.
-        documents: name in the dataset → text of a separate file. Names here and in `files` may
-            begin with `{split}/`.
+        parts: the content of each part by name: a table row (a dictionary by column), a text, or a
+            JSON value. `File.part` says which file each part is written to.
+        files: files of the trajectory by their name in the dataset. `Form.pictures` may replace
+            the names.
+        counts: numbers that are summed over all rows of the dataset.
+        documents: texts of separate files by their name in the dataset. Names here and in `files`
+            may begin with `{split}/`.
         tokens: estimated number of tokens of a chat; 0 if the row is not a chat.
     """
 
@@ -94,8 +95,8 @@ class Source:
     Attributes:
         candidate: facts about the trajectory, such as its hidden actions and bad steps.
         trajectory: steps, task and result, with people's corrections and annotations.
-        rows: step index → provenance of the step.
-        settings: the settings in `Form.settings`; others raise `AttributeError`.
+        rows: provenance of each step by its index.
+        settings: the settings in `Form.settings`; other settings raise `AttributeError`.
     """
 
     candidate: Candidate
@@ -130,8 +131,8 @@ class KeptRow(msgspec.Struct):
     Attributes:
         id, counts, documents, tokens: see `Row`.
         question: the hash of prompt and screenshot; see the function `question`.
-        files: name in the dataset → path below the trajectory's folder.
-        parts: name of a part → row of a table, or text of a line.
+        files: paths relative to the trajectory's folder, by the file's name in the dataset.
+        parts: the row of a table, or the text of a line, by the name of the part.
     """
 
     id: str
@@ -147,8 +148,8 @@ class RowsHead(msgspec.Struct):
     """The first line of a file with the rows of a trajectory.
 
     Attributes:
-        excluded: reason → number of rows that were left out.
-        counts: numbers about the whole trajectory, which the dataset adds up.
+        excluded: number of left-out rows by reason.
+        counts: numbers about the whole trajectory; the dataset contains their sums.
     """
 
     excluded: dict[str, int]
@@ -169,9 +170,9 @@ class Table:
         schema: the columns.
         rows: maximum number of rows of a row group; a whole row group is collected in memory.
         characters: number of characters of text after which a row group ends; None means no limit.
-        annotated: the columns if any trajectory of the dataset has an annotation of a kind in
+        annotated: replaces `schema` if any trajectory of the dataset has an annotation of a kind in
             `notes`; None if annotations add no columns.
-        notes: the kinds of annotations that need further columns, such as `thought`.
+        notes: the kinds of annotations that need additional columns, such as `thought`.
     """
 
     schema: pa.Schema
@@ -278,11 +279,11 @@ class Form:
             for the statistics in the card.
         place: returns a table row as it is written to a split; its last argument is the folder of
             the trajectory.
-        pictures: returns the images of a row: name in the dataset → source file.
+        pictures: returns the source files of a row's images, by their name in the dataset.
         whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
-        side_files: returns the files about the whole dataset: name → JSON value, or the text of a
-            `.txt` file.
+        side_files: returns the files about the whole dataset by name: the JSON value of each file,
+            or the text of a `.txt` file.
         folders: folders that exist even if no file is written to them.
         marks: names of files and folders by which `validate` recognises a dataset in this form.
         decisive: whether a single one of `marks` is enough to recognise such a dataset.
@@ -351,7 +352,7 @@ class Form:
         return screenshot.parent in bad_steps
 
     def count_trajectory(self, _source: Source) -> Mapping[str, int]:
-        """Returns numbers about a whole trajectory, which the dataset adds up."""
+        """Returns numbers about a whole trajectory; the dataset contains their sums."""
         return {}
 
     def prepare_pictures(
@@ -385,16 +386,17 @@ class Form:
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the export with the changes that this form needs; by default unchanged."""
+        """Returns the export, changed if this form needs it; by default unchanged."""
         return export
 
 
 def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
-    """Returns a function for `Form.kind_of` that reads step and kind from a table row of a part.
+    """Returns a function for `Form.kind_of` that reads step and kind of action from a table row.
 
     Args:
-        part: name of a part of `KeptRow`. If it has no column `step_index`, the step is -1.
-        kind: name of the column with the kind.
+        part: the key of the table row in `KeptRow.parts`. If the table row has no column
+            `step_index`, the step is -1.
+        kind: name of the column with the kind of action.
     """
 
     def step_and_kind(row: KeptRow) -> tuple[int, str]:
@@ -404,7 +406,7 @@ def of_row(part: str, kind: str) -> Callable[[KeptRow], tuple[int, str]]:
 
 
 class _DeclaredSettings:
-    """Gives access to the settings that a form declares; others raise `AttributeError`."""
+    """Provides only the settings that a form declares; others raise `AttributeError`."""
 
     def __init__(self, form: Form, own: DatasetSettings) -> None:
         self._form = form
@@ -473,7 +475,7 @@ def write_form_rows(
         out: folder of the records.
 
     Returns:
-        Name of the form → number of rows.
+        The number of rows in each form, by the form's name.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
@@ -588,7 +590,7 @@ def kept_rows(
 
     Raises:
         DemonstrationError: the trajectory cannot be read.
-        ChangedOutput: the file of the records differs from the committed file.
+        ChangedOutput: the file for the form was changed after the stage committed it.
     """
     lines = kept_lines(source, form.file)
     if lines is None:

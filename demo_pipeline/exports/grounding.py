@@ -146,7 +146,7 @@ GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)]
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
-    """Returns the two CUA-Lite rows of a grounding row: name of the called tool → row."""
+    """Returns the two CUA-Lite rows of a grounding row, by the name of the called tool."""
     size = row["image_size"]
     coordinates = {POINT: lite_point(row["point"], size), BBOX: lite_box(row["box"], size)}
     question = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
@@ -322,7 +322,7 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the images of a row: name in the dataset → source file.
+    """Returns the source files of a row's images, by their name in the dataset.
 
     The screenshot is in the dataset twice: at its usual path, and at its path in `cua_lite/`.
     """

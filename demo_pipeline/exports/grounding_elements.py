@@ -226,9 +226,9 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back, except for dialogs and for
-        the top level of a Windows tree, which is in the order in which scans ended. Without a
-        meaningful order, a layer without focus is behind a layer with the focus.
+        On Windows and macOS, the tree lists windows from front to back. This order means nothing
+        for dialogs, and for the top level of a Windows tree, which is sorted by the end of scans.
+        Where the order means nothing, a layer without focus is behind a layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -291,7 +291,7 @@ _CONTROLS = frozenset(
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # nodes with these roles may look like any control
-# Maximum area of a selected element, as a share of the screen's area. Larger elements are regions.
+# Maximum area of a selected element, as a share of the screen's area. Larger elements are left out.
 _LARGEST_SHARE = 0.1
 
 
@@ -350,8 +350,8 @@ class _Chooser:
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
-        self._names = Counter[tuple[str, str]]()  # (normalised name, role) → number of rivals
-        self._texts = Counter[str]()  # normalised words → number of rivals with these words
+        self._names = Counter[tuple[str, str]]()  # number of rivals by normalised name and role
+        self._texts = Counter[str]()  # number of rivals by the normalised words that name them
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):

@@ -31,7 +31,7 @@ def with_hub_features(schema: pa.Schema) -> pa.Schema:
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Describes a type in the format of `datasets`; a struct becomes a dict of column → type."""
+    """Describes a type in the format of `datasets`; a struct becomes a dict of field types."""
     if kind == PICTURE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
@@ -147,8 +147,8 @@ class HubConfig:
     Attributes:
         table: description of the configuration.
         schema: schema of the files.
-        rows: split → number of rows, without empty splits.
-        sizes: split → bytes of the split's files.
+        rows: number of rows in each split that is not empty.
+        sizes: total size of the files of each split, bytes.
     """
 
     table: HubTable
@@ -219,7 +219,8 @@ def _embedded(value: Any, export: Path) -> Any:
     return value
 
 
-# The Hub's size categories: upper limit of the number of rows → name.
+# The Hub's size categories. Each key is the number of rows that datasets of the category must stay
+# below.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
 _LARGEST_SIZE = "1M<n<10M"
 
@@ -235,7 +236,7 @@ def hub_card(
     """Returns the text of the card of a dataset for the Hub.
 
     Args:
-        splits: name of a configuration → split → statistics of the split.
+        splits: for each configuration by name, the statistics of its splits.
         settings: the settings of the datasets, and those of the Hub.
         out: folder of the dataset.
         privacy: see `CommittedTrajectories.privacy`.
@@ -295,7 +296,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
 
 def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of an object as YAML; texts in the object must be valid YAML already."""
+    """Yields the lines of a mapping as YAML. Strings are not quoted, so must be valid YAML."""
     for name, value in values.items():
         if not isinstance(value, list):
             yield f"{name}: {value}"

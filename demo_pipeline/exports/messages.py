@@ -265,7 +265,7 @@ def _pair(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(*turn_columns: str) -> Callable[[DatasetSettings], Table]:
-    """Returns a value for `File.table`, for chats whose turns are in `turn_columns`."""
+    """Returns a function for `File.table`; `turn_columns` are the columns with the chat's turns."""
     turns = [(column, _TURNS) for column in turn_columns]
     schema = pa.schema([*_IDENTITY, *turns, ("images", pa.list_(pa.string()))])
     annotated = schema.append(pa.field(SOURCE, pa.string()))

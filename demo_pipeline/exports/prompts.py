@@ -47,7 +47,7 @@ _ACTIONS = {
 }
 
 
-# Status of `terminate` → the sentence that ends the task.
+# The sentence that ends the task for each status of `terminate`.
 _ENDS = {"success": "End the task: it is done.", "failure": "End the task: it was not done."}
 
 
@@ -188,7 +188,7 @@ def with_points_replaced(
     """Replaces points such as `(12, 34)` in a sentence; returns one line with markers escaped.
 
     Args:
-        replacements: text of a point, such as `(12, 34)` → its replacement.
+        replacements: the replacement for each point, by the point's text, such as `(12, 34)`.
         other: replacement of all other points. If it is None, other points stay unchanged.
     """
 
@@ -222,7 +222,7 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
 
-# Action type → past tense.
+# The past tense of each action type.
 _DONE: Mapping[str, str] = {
     ActionType.CLICK: "clicked",
     ActionType.DOUBLE_CLICK: "double-clicked",
@@ -233,7 +233,7 @@ _DONE: Mapping[str, str] = {
     ActionType.HOTKEY: "pressed keys",
     ActionType.WAIT: "waited",
 }
-# Reason why no screenshot shows an action → words that follow the verb.
+# Words that follow the verb, for each reason why no screenshot shows an action.
 _UNSEEN: Mapping[str, str] = {
     HiddenReason.OFF_SCREEN: "outside the recorded screen",
     HiddenReason.NO_POSITION: "at an unknown place",

@@ -63,7 +63,7 @@ class Fault(NamedTuple):
         return cls(problem.code, message, problem.remedy, problem.severity)
 
     def at(self, file: str, line: int | None) -> Problem:
-        """Returns the fault as a problem of a line in a file."""
+        """Returns the fault as a `Problem` at a line of a file."""
         code, message, remedy, severity, column = self
         return Problem(code, file, message, line, remedy=remedy, severity=severity, column=column)
 
@@ -73,7 +73,7 @@ class NamedFiles:
 
     Args:
         locate: returns the path of a file for its name in a record.
-        documents: file name → corrected document that replaces the content of the file.
+        documents: corrected documents by file name; each replaces the content of the file.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ def kept_problems(
         file: the file that contains the rows, for the problems.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
-    # Name in a dataset, with and without its first folder → file of the trajectory.
+    # Files of the trajectory by their name in the dataset, with and without its first folder.
     paths: dict[str, str] = {}
     for _, row in rows:
         for name, path in row.files.items():
@@ -221,8 +221,8 @@ def kept_problems(
         """Returns the path of the file that a record names.
 
         Names in records begin with folders that only the finished dataset has. These folders are
-        removed one by one until the name is known. If this fails, the stem of the file name is
-        tried, and then the path in the trajectory.
+        removed one by one until the name is known. If no shortened name is known, the stem of the
+        file name is tried, and then the path in the trajectory.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -257,7 +257,7 @@ def _value_problems(
     return problems_of(value, file, line, files)
 
 
-# Annotated type of a Pydantic field, or its origin such as `list` → type of the column.
+# The column type for each annotated type of a Pydantic field, or for its origin, such as `list`.
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int32(),
@@ -411,7 +411,7 @@ def _suffix(file: File) -> str:
 
 
 class _FileReader:
-    """Checks all dataset files that one `File` describes, and ids and splits across these files.
+    """Checks all dataset files that one `File` describes, and compares their ids and splits.
 
     Attributes:
         count: number of values read so far.
@@ -421,8 +421,8 @@ class _FileReader:
         self._file = file
         self._root = root
         self.count = 0
-        self._places: dict[str, str] = {}  # id → file and line of the first record with this id
-        self._splits: dict[str, str] = {}  # trajectory id → split
+        self._places: dict[str, str] = {}  # file and line of the first record with each id
+        self._splits: dict[str, str] = {}  # split of each trajectory, by the trajectory's id
         self._files = NamedFiles.below(root / file.base)
 
     def problems(self, path: Path, split: str) -> Iterator[Problem]:
@@ -475,12 +475,14 @@ def table_problems(
     columns: Callable[[Any], Mapping[str, Any]],
     plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
 ) -> Iterator[Problem]:
-    """Yields the differences between a table and a file of lines with the same records in order.
+    """Yields the differences between a table and a JSON Lines file.
+
+    Both must have the same records in the same order.
 
     Args:
         lines: a JSON Lines file; its own problems are not reported here.
         table: a Parquet file.
-        columns: returns the columns (name → value) that the row for a line must have.
+        columns: returns the values that the table row for a line must have, by column name.
         plain: converts a table row to the values that are compared with `columns`.
     """
     file = table.name

@@ -247,10 +247,10 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 
 
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
-    """Yields a fault if the history of a sample lacks earlier steps.
+    """Yields a fault if earlier steps are missing from the history of a sample.
 
-    With the setting `sft_keys = "documented"`, the history may lack steps with undocumented
-    parameters or without action.json.
+    If the setting `sft_keys` is `documented`, steps with undocumented parameters or without a
+    readable action.json are not counted as missing.
 
     Args:
         expected: indexes of the steps before the sample's step.
@@ -356,7 +356,7 @@ def _plain(value: Any) -> Any:
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Returns the trajectory id and the step index in a path; None if the path contains neither."""
+    """Returns the trajectory id and the step index in a path; None if it is not a step's file."""
     match = _STEP_FILE.fullmatch(path)
     if match is None:
         return None
@@ -408,9 +408,9 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """Returns the problems of an SFT file, with line numbers.
 
     Args:
-        root: the dataset to which paths in samples are relative. If it is None, the dataset is
-            looked for near the file. If none is found, paths are not checked, and the result
-            contains a warning.
+        root: the dataset to which paths in samples are relative. If it is None, a dataset is
+            searched for near the file. If no dataset is found, paths are not checked, and the
+            result contains a warning.
     """
     if not path.is_file():
         return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
@@ -691,14 +691,14 @@ def _sample(
 
 
 _DOCUMENTED_KEYS = ("input", "output")  # according to the format document
-# Columns of provenance.parquet whose values samples repeat. Columns in `_EFFECTS` may be null.
+# Columns of provenance.parquet that are copied to samples. Columns in `_EFFECTS` may be null.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")
 _OPTIONAL_TEXTS = (*_TREE_TRUST, "reasoning_source", "instruction_source")
 
 
 def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns column → value for the columns of `SFT_SCHEMA` that repeat values of a sample."""
+    """Returns the values of a sample by the names of their columns in `SFT_SCHEMA`."""
     model_input = sample["input"]
     output = sample["output"]
     tree = model_input["ui_tree"]

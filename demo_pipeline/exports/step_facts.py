@@ -67,11 +67,11 @@ def is_off_screen(action: StepAction, row: ProvenanceRow, size: Pixel) -> bool:
 def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
     """Returns whether the video contains the end of the last action that is not a wait.
 
-    Otherwise the final screenshot does not show the effect of this action.
+    If the video ends earlier, the final screenshot does not show the effect of this action.
 
     Args:
         steps: all steps in order.
-        rows: step index → provenance of the step.
+        rows: provenance of each step by its index.
     """
     for step in reversed(steps):
         if not isinstance(step.action.parameters, WaitParameters):

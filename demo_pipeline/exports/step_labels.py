@@ -116,9 +116,9 @@ TORN_TASK = "torn_task"  # reason: in other exports, the demonstration's tasks a
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
     """Returns which demonstrations are exported, and in which split.
 
-    The plan contains the demonstrations of other exports, all failed ones, and the rejected ones
-    unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are included only
-    with `include_aborted`, because their task may have been done.
+    The plan contains the demonstrations of other exports, all failed demonstrations, and rejected
+    demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are
+    included only if `include_aborted` is set, because their task may have been done.
 
     An added demonstration gets the split that its task has in other exports. If it belongs to tasks
     in two different splits, it is left out as `torn_task`.

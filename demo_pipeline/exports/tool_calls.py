@@ -78,12 +78,12 @@ def _is_status(value: object) -> bool:
     return value in ("success", "failure")
 
 
-# Name of an argument → a function that accepts its value, and a description of valid values.
+# For each argument by name, a function that accepts its value, and a description of valid values.
 _Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
 _COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
 _WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT: _Arguments = {"text": (_is_text, "a string")}
-_CLICKS: Mapping[str, tuple[Button, int]] = {  # name of a call → button and number of clicks
+_CLICKS: Mapping[str, tuple[Button, int]] = {  # button and number of clicks, by the call's name
     "left_click": ("left", 1),
     "right_click": ("right", 1),
     "middle_click": ("middle", 1),
@@ -91,7 +91,7 @@ _CLICKS: Mapping[str, tuple[Button, int]] = {  # name of a call → button and n
     "triple_click": ("left", 3),
 }
 _NAMES = {clicked: name for name, clicked in _CLICKS.items()}
-_DOES = {  # name of a call → `ActionCall.does`
+_DOES = {  # the value of `ActionCall.does` for each call's name
     **dict.fromkeys(_CLICKS, "click"),
     "mouse_move": "move",
     "left_click_drag": "drag",
@@ -117,7 +117,7 @@ ARGUMENTS: Mapping[str, _Arguments] = {
     "wait": {"time": (_is_duration, "a number of seconds")},
     "terminate": {"status": (_is_status, "success or failure")},
 }
-"""Name of an action of the tool → the required arguments of its call."""
+"""The required arguments of each action of the tool, by the action's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def named_arguments(self) -> dict[str, Any]:
-        """Returns name → value of all arguments of the call, `action` first."""
+        """Returns the values of all arguments by name, with `action` first."""
         return {"action": self.action, **self.arguments}
 
     def as_dict(self) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def write_calls(
 
     Each place where the pointer rests before the action becomes a `mouse_move`. A drag becomes
     `mouse_move` and `left_click_drag`. A key that is pressed n times becomes n calls, because
-    programs press a key only once per call.
+    programs that execute the calls press a key only once per call.
 
     Args:
         action: the action; its points are pixels of the screenshot.
@@ -400,7 +400,7 @@ def decode_calls(
 
 
 def _tool_call(block: str, screen: Pixel) -> ToolCall:
-    """Parses a call of an answer; keys get the pipeline's names, and coordinates are rounded."""
+    """Parses a call; translates keyboard keys to the pipeline's names, and rounds coordinates."""
     text = block.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1]

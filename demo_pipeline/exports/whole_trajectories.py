@@ -46,7 +46,7 @@ UNKNOWN_SYSTEM = "unknown_system"
 NO_STEPS = "no_steps"
 STRETCH_EXCLUSIONS = (*STEP_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_SETTINGS = STEP_SETTINGS
-# Reason → explanation, which `losses_file` writes to `metadata.json`.
+# Explanations of the reasons, which `losses_file` writes to `metadata.json`.
 _MEANINGS = {
     "off_screen": "the action points outside the screenshot",
     "missing_frame": "the screenshot of the step is missing or unreadable",
@@ -133,7 +133,7 @@ def stretch_rows(
     """Returns a function for `Form.rows` that exports the longest stretch of a trajectory.
 
     The function yields the row of the stretch, and an `Excluded` for each step outside the stretch.
-    If several stretches are longest, the earliest is exported. A stretch with fewer than
+    Of equally long stretches, the earliest is exported. A stretch with fewer than
     `settings.min_steps` steps is exported only if it is the whole trajectory.
 
     Args:

@@ -57,7 +57,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """Returns key → value, declared keys first. Nested models are not converted to dicts."""
+        """Returns the values by key, declared keys first. Nested models are not converted."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()

@@ -30,9 +30,9 @@ def differing_files(
     Symbolic links are not followed.
 
     Args:
-        expected: path below the folder → its expected content.
-        besides: paths of other files that must exist, with any content. If it is None, other files
-            are ignored.
+        expected: the expected content of files, by path relative to the folder.
+        besides: paths of additional files, which must exist with any content. If it is None,
+            additional files are ignored.
     """
     device = folder.stat().st_dev
     if besides is None:

@@ -34,7 +34,7 @@ class Domain:
         given: name of another column, which selects rows; empty if there is no such rule. The
             column with this domain must have a value in each selected row, and be null or an empty
             list in all other rows.
-        when: the values of `given` that select a row; if empty, all values except null do.
+        when: the values of `given` that select a row; if empty, any value except null.
         only: whether the value in selected rows may also be null or an empty list.
     """
 
@@ -204,7 +204,7 @@ def described_schema(
     """Returns the schema of a table with descriptions and domains in the metadata of the columns.
 
     Args:
-        domains: column name → its domain. A key can also be several names, separated by spaces.
+        domains: domains by column name. A key may list several names, separated by spaces.
     """
     domain_by_name: dict[str, Domain] = {}
     for names, domain in domains.items():
@@ -217,7 +217,7 @@ def described_schema(
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Returns column name → description, from a schema that `described_schema` returned."""
+    """Returns the descriptions in a schema from `described_schema`, by column name."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 
@@ -231,7 +231,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema)
     """Writes rows to a file. After an error, no file is left.
 
     Args:
-        rows: for each row, column name → value; columns without a value become null.
+        rows: a mapping from column names to values for each row; missing columns become null.
     """
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
@@ -270,7 +270,7 @@ class RowBatches:
         self.rows = 0
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Adds a row, given as column name → value; columns without a value become null."""
+        """Adds a row, given as a mapping from column names to values; missing columns are null."""
         self.append(tuple(map(row.get, self._names)))
 
     def append(self, values: Sequence[Any]) -> None:
@@ -352,8 +352,8 @@ def read_table(
     """Reads a Parquet file.
 
     Args:
-        schema: the schema of the result, by default that of the file. Columns that the file lacks
-            become null, columns that the schema lacks are ignored, and types are cast.
+        schema: the schema of the result, by default that of the file. Columns missing from the file
+            become null, columns missing from the schema are ignored, and types are cast.
         columns: the names of the columns to read, by default all. Their order is ignored.
 
     Raises:
@@ -394,7 +394,7 @@ def row_count(path: Path) -> int:
 def read_rows(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Reads a Parquet file as a list of rows; each row is a dict of column name → value.
+    """Reads a Parquet file as a list of rows; each row is a dict by column name.
 
     The arguments and errors are those of `read_table`.
     """

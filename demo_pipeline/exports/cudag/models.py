@@ -23,13 +23,13 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 GENERATOR = "demo_pipeline"  # `generator` in config.json of our datasets
 DRAG = "drag"  # the task type of drags
 REPORT_FILE = "splits.json"
-RECORD_FILES = {  # split → file with its records as conversations
+RECORD_FILES = {  # the file of each split, with its records as conversations
     "train": "train.jsonl",
     "val": "val.jsonl",
     "test": "test/records.jsonl",  # also has the actions that test.json leaves out
     "held_out": "held_out.jsonl",
 }
-HASHED = ("train", "val", "test")  # the splits that are assigned by hash
+HASHED = ("train", "val", "test")  # a hash of the task decides between these splits
 IMAGE_TOKEN = "<image>"  # noqa: S105 - trainers replace it with the image
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 DIRECTORY_PATTERN = re.compile(
@@ -76,7 +76,7 @@ class CudagMetadata(NamedTuple):
         task_type: kebab-case name of the action.
         real_coords: position of the action, or start of a drag, in pixels of the image; [0, 0] for
             actions without a position.
-        tolerance: RU on each axis.
+        tolerance: largest distance of a correct prediction on each axis, RU.
         image_size: width and height of the image, pixels; [0, 0] if unknown.
         has_coordinate: whether the action has a position.
         end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
@@ -84,7 +84,7 @@ class CudagMetadata(NamedTuple):
         scroll_amount: notches.
         presses: number of presses of a key; 1 for other actions.
         trajectory_id: id of the demonstration.
-        step_index: index from 0. The record that ends the task has the index after the last step.
+        step_index: index from 0; for the record that ends the task, the last step's index plus 1.
         application: normalised name of the application.
         reasoning: a sentence that explains the action.
         target_bbox: box of the target, RU; [0, 0, 0, 0] if there is no target.
@@ -170,10 +170,10 @@ def target_tolerance(
 ) -> tuple[Pair, RuBox]:
     """Returns the tolerance of a prediction and the box of the target, both in RU.
 
-    The tolerance is the distance from the point to the nearer edge of the target. The settings
-    define the tolerance of scrolls, of drags (start and end), and of actions whose target is
-    unknown or a container, such as a table. The box is [0, 0, 0, 0] if there is no target or
-    the target is a large container.
+    The tolerance is the distance from the action's position to the nearer edge of the target.
+    Scrolls, drags (start and end), and actions whose target is unknown or a container, such as a
+    table, have fixed tolerances from the settings. The box is [0, 0, 0, 0] if there is no target
+    or the target is a large container.
 
     Args:
         size: width and height of the image, pixels.
@@ -215,7 +215,9 @@ def box_to_ru(box: Sequence[float], size: Pair) -> RuBox:
 
 
 def tolerance_ru(point: Pair, box: Sequence[float], size: Pair, limits: Pair) -> Pair:
-    """Returns the distance from a point to the nearer edge of a box on each axis, RU, rounded down.
+    """Returns the distance in RU from a point to the nearer edge of a box, on each axis.
+
+    The distance is rounded down.
 
     Args:
         point: x and y, pixels.

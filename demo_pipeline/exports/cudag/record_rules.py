@@ -48,9 +48,11 @@ class Scope(Enum):
 
     Attributes:
         FORMAT: a rule of the CUDAG specification; a fault is an error in all datasets.
-        SHARED: a rule of this pipeline; a fault is an error in its own datasets, else a warning.
-        OURS: a rule of this pipeline that is not checked in other datasets; a fault is an error.
-        NOTE: a warning in all datasets.
+        SHARED: a rule of this pipeline. A fault is an error in datasets of this pipeline, and a
+            warning in other datasets.
+        OURS: a rule of this pipeline. A fault is an error in datasets of this pipeline; other
+            datasets are not checked.
+        NOTE: a fault is a warning in all datasets.
     """
 
     FORMAT = auto()
@@ -69,10 +71,10 @@ class CudagFault(NamedTuple):
     column: int | None = None
 
     def problem(self, file: str, line: int | None, *, ours: bool) -> Problem | None:
-        """Returns the fault as a problem of a line in a file.
+        """Returns the fault as a `Problem` at a line of a file.
 
         Args:
-            file, line: the place of the fault.
+            file, line: the location of the fault.
             ours: whether this pipeline wrote the dataset.
 
         Returns:
@@ -116,12 +118,12 @@ def printable(text: str) -> str:
 HUMAN_START = f"{IMAGE_TOKEN}\n"  # the start of each human turn
 _GPT_START = "<tool_call>"
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-# Number of coordinates in the calls (0, 1 or 2) → the metadata keys that must be [0, 0].
+# The metadata keys that must be [0, 0] if the calls contain 0, 1 or 2 coordinates, respectively.
 _UNUSED_KEYS = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
 
 
 class _DocumentedError(ValueError):
-    """Raised with a message that already names the field, in the CUDAG specification's words."""
+    """Raised with a message that names the field and follows the CUDAG specification's wording."""
 
 
 def _image_path(path: str) -> str:
@@ -155,7 +157,7 @@ def _gpt_text(text: str) -> str:
 
 
 def _or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Replaces an invalid value with None, because other tools may give this key other values."""
+    """Replaces an invalid value with None, because other generators may use the key differently."""
     try:
         return validate(value)
     except ValidationError:
@@ -182,8 +184,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    The CUDAG specification does not define the keys that may be None. Values of these keys are
-    ignored if they do not have the type that this pipeline writes.
+    Fields that may be None are not defined by the CUDAG specification. If such a field has another
+    type than this pipeline writes, its value is ignored.
     """
 
     task_type: Text
@@ -211,7 +213,7 @@ class CudagRecord(Document):
 
     id: Text
     image: _ImagePath
-    conversations: tuple[_HumanTurn, _GptTurn] = Field(strict=False)  # a JSON list
+    conversations: tuple[_HumanTurn, _GptTurn] = Field(strict=False)  # accepts a JSON list
     metadata: _TrainingMetadata
 
 
@@ -261,9 +263,9 @@ class _OurTestMetadata(_OurMetadata):
     person_coords: _Pair
 
 
-# Field → code of its problems, for fields whose name differs from the code.
+# Problem codes of the fields whose problem code differs from their name.
 _CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}
-_REMEDIES = {  # problem code → remedy
+_REMEDIES = {  # remedies by problem code
     "image_path": "make the path relative, starting with images/",
     "tolerance": "give two integers from 0: RU on each axis",
 }

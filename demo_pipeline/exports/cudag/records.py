@@ -111,9 +111,9 @@ def _described(
     settings: DatasetSettings,
     seen: Pair | None,
 ) -> tuple[tuple[ToolCall, ...], str]:
-    """Returns an action as the history of later records shows it: its calls, and a note.
+    """Returns the calls and the note that describe an action in the prompts of later records.
 
-    The note contains what the calls cannot express, if anything.
+    The note adds facts that the calls cannot express; it may be empty.
     """
     if is_off_screen(action, row, size):
         call = tool_calls(action, size, settings, seen)[0]
@@ -140,7 +140,7 @@ class RecordDraft(NamedTuple):
         id: id of the record, and stem of its image.
         screenshot: the PNG in the trajectory.
         prompt: text of the human turn, with control markers (special tokens) escaped.
-        markers: number of control markers that were escaped in the prompt outside the instruction.
+        markers: number of control markers escaped in the prompt, not counting the instruction's.
         calls: the correct answer.
         metadata: the metadata of the record.
         tested: position and tolerance of the record's test; None means those in `metadata`.

@@ -45,7 +45,8 @@ _REMEDY = "build the dataset again"
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
 _OUR_FILES = (REPORT_FILE, "system_prompt.txt", "tools.json", "dataset_info.json")
 _TESTS = RECORD_FILES["test"]  # test records as conversations; only in our datasets
-_REQUIRED = (  # kind of the required path, its directory as shown in problems, its name
+# Required files and directories: the kind, the parent directory as shown in problems, and the name.
+_REQUIRED = (
     ("directory", "./", "images/"),
     ("directory", "./", "test/"),
     ("directory", "test/", "images/"),
@@ -55,7 +56,7 @@ _REQUIRED = (  # kind of the required path, its directory as shown in problems, 
     ("file", "./", "val.jsonl"),
     ("file", "test/", "test.json"),
 )
-_REMEDIES = {  # missing path → remedy
+_REMEDIES = {  # remedies for missing paths
     "test/images/": "save test images to test/images/, not to a directory of another name",
     "test/": "create test/ with test.json and images/",
 }
@@ -131,9 +132,9 @@ class _Validation:
 
     Attributes:
         root: directory of the dataset.
-        files: reads the images that records name.
+        files: reads the images of records.
         problems: all problems so far.
-        records: split → number of records so far.
+        records: number of records so far by split.
     """
 
     def __init__(self, root: Path) -> None:
@@ -143,15 +144,16 @@ class _Validation:
         self.records = Counter[str]()
         self._config: dict[str, Any] = {}
         self._ours = False  # whether this pipeline wrote the dataset
-        # (Kind of key, key) → the first record with this key.
+        # The first record with each key. A key is a pair of its kind, such as "id", and its value.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # SHA-256 of an image → two records, in different splits, with this image.
+        # For each image in several splits, by its SHA-256: two records in different splits.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
-        self._lines: dict[bytes, object] = {}  # hash of a line outside the test split → record id
-        self._data: dict[str, int] = {}  # id → its first line in data.jsonl
+        # The record id in each line of train, val and held_out, by the hash of the line.
+        self._lines: dict[bytes, object] = {}
+        self._data: dict[str, int] = {}  # the first line in data.jsonl with each record id
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        """Adds a problem for each fault at this location whose rule applies to the dataset."""
+        """Adds a problem for each fault, unless its rule does not apply to the dataset."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
@@ -189,7 +191,7 @@ class _Validation:
         Args:
             path: path of the file in the dataset.
             name: name of the file in problems.
-            scope: scope of the problem of an invalid file.
+            scope: scope of the fault that is reported if the file is invalid.
         """
         if not _is_kind(self.root / path, "file"):
             return None
@@ -203,7 +205,7 @@ class _Validation:
         return value
 
     def _each_line(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yields number, content and hash of each line of a file, unless the file is missing."""
+        """Yields number, content and hash of each line of a file; nothing if it is missing."""
         if _is_kind(self.root / file, "file"):
             with (self.root / file).open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
@@ -211,7 +213,7 @@ class _Validation:
                         yield number, line, _digest(text)
 
     def _record(self, file: str, number: int, line: bytes) -> dict[str, Any] | None:
-        """Reports the faults of a line, and returns its JSON object, if any."""
+        """Reports the faults of a line; returns its JSON value, or None if it is not an object."""
         try:
             record = parse_json(line, file)
         except JsonFileError as error:
@@ -249,7 +251,7 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Returns whether a file exists; a dataset of this pipeline must have the file."""
+        """Returns whether a file exists; if not, reports it for datasets of this pipeline."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)
@@ -281,8 +283,8 @@ class _Validation:
     ) -> Iterator[CudagFault]:
         """Counts a record, and yields the faults that only a comparison with earlier records shows.
 
-        Ids and image paths must be unique. Records of a trajectory must be in one split. The same
-        image with the same prompt must not be in two splits.
+        Ids and image paths must be unique. All records of a trajectory must be in the same split.
+        The same image with the same prompt must not be in two splits.
 
         Args:
             record: the record; its values may have any type.
@@ -327,7 +329,7 @@ class _Validation:
                 yield shared("split_leak", message, "put all records of a task into one split")
 
     def _seen(self, kind: str, key: str | bytes, here: _RecordPlace) -> _RecordPlace:
-        """Returns the first record with a key: an earlier record, or else the record `here`."""
+        """Returns the first record with a key; `here` if no earlier record has it."""
         return self._first.setdefault((kind, key), here)
 
     def check_data(self) -> None:
@@ -385,7 +387,7 @@ class _Validation:
         The faults are:
         - A trajectory has another split in the report than in its records.
         - A task group is in two splits.
-        - A split with a ratio above 0 has no record although there are task groups.
+        - A split with a ratio above 0 has no records, although the report lists task groups.
         """
         groups: dict[str, _RecordPlace] = {}
         members = member(report, "trajectories")
@@ -444,7 +446,7 @@ def _person_place(metadata: object) -> list[int]:
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
-    """Yields the faults of a line of test/records.jsonl, and differences from its test.json entry.
+    """Yields the faults of a line of test/records.jsonl, or its differences from test.json.
 
     Args:
         test: the entry of test.json; None for an action without a test.
@@ -468,7 +470,8 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
         call = {}
     place = member(call, "arguments", "coordinate")
     tested = test.get("metadata")
-    if place and list(place) == _person_place(tested):  # the test may expect the target's centre
+    # The person's position is accepted, because the test may expect the target's centre instead.
+    if place and list(place) == _person_place(tested):
         call["arguments"]["coordinate"] = member(expected, "arguments", "coordinate")
     compared = {
         "id": (record["id"], test.get("test_id")),

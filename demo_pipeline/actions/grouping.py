@@ -220,7 +220,7 @@ class _Grouper:
         return self._actions
 
     def _interrupt(self, gesture: Gesture) -> None:
-        """Reads a key or button with an unknown effect, and closes an open group of keys."""
+        """Reads a key or button with an unknown effect, which ends typing and hotkeys."""
         self._reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
         if self._open and self._open[0].kind in _TYPING:
             self._open[-1].flags.add("unknown_input")

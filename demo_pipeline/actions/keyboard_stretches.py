@@ -93,7 +93,7 @@ class Keyboards:
         return self.stretches[self.number_at(line)]
 
     def everywhere(self, keyboard: Keyboard, locks: Locks) -> "Keyboards":
-        """Returns the same stretches, all with this keyboard and these lock states."""
+        """Returns the same stretches with a single keyboard and the given lock states."""
         stretches = (replace(stretch, keyboard=keyboard) for stretch in self.stretches)
         return Keyboards(tuple(stretches), locks)
 

@@ -6,12 +6,13 @@ of a scroll is found in three steps:
 1. `read_wheel` derives unit and sign from the platform, the settings and all deltas of a recording
    (the rule by unit).
 2. `count_votes` counts the scrolls for which the video shows each sign.
-3. `scroll_direction` returns the direction that the video shows, or else the direction under the
-   rule by unit.
+3. `scroll_direction` returns the direction that the video shows. If the video shows none, the rule
+   by unit decides.
 
-A list of similar lines may seem to move the wrong way in the video. Therefore, a single scroll
-cannot overrule the rule by unit, but its direction is then unknown (`is_sign_doubtful`). If the
-deltas may be in either of two units, only the video shows which unit is right (`video_unit`).
+A list of similar lines may seem to move the wrong way in the video. Therefore, the video does not
+overrule the rule by unit if only a single scroll shows the sign. If this scroll contradicts the
+rule, the direction is unknown (`is_sign_doubtful`). If the deltas may be in either of two units,
+only the video shows which unit is right (`video_unit`).
 """
 
 from collections import Counter

@@ -321,7 +321,7 @@ class TextReader:
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns, for each stretch, the number of characters that scans confirm with a layout."""
+        """Returns how many characters scans confirm in each stretch if it has this layout."""
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):

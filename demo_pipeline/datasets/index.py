@@ -137,7 +137,7 @@ class ExportState:
         output: name of the output in the store, or empty if no version is committed.
         version: id of the committed version, or empty if no version is committed.
         size: size of all files of the version in bytes.
-        records: trajectory id → number of records of the trajectory in the version.
+        records: number of records of each trajectory in the version, by trajectory id.
         reason: reason why the last build failed, either the name of a check or the kind of error.
     """
 
@@ -440,7 +440,7 @@ def _write_tables(
     """Writes the tables of trajectories, steps and hidden actions.
 
     Args:
-        splits: trajectory id → split, or None for a trajectory that no export contains.
+        splits: split of each trajectory by id, or None if no export contains the trajectory.
         tally: counts the trajectories, and collects the problems of unreadable trajectories.
     """
     with (
@@ -479,14 +479,14 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: trajectory id → entry in `index.json`, as JSON text, which takes a tenth of the
-            memory of objects.
+        entries: entries of `index.json` by trajectory id. They are kept as JSON text, which takes a
+            tenth of the memory of objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.
         complete: number of trajectories in which every action is shown by a screenshot.
         steps: number of steps of all readable trajectories.
-        by_name: subject in `_COUNTED` → counts by name.
+        by_name: counts by name, for each subject in `_COUNTED`.
         leaks: counts and rates of leaks; see `check_dataset_leaks`.
     """
 

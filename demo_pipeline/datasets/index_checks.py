@@ -62,7 +62,7 @@ _TABLES = {
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
 _ROWS_AT_ONCE = 2000  # number of rows of steps.parquet that are collected for a comparison
-_COLUMNS_OF_METADATA = {  # key of the counts in metadata.json → column of steps.parquet
+_COLUMNS_OF_METADATA = {  # the column of steps.parquet for each counter in metadata.json
     "actions": "action_type",
     "frame_reasons": "reason_code",
     "tree_freshness": "freshness",
@@ -76,7 +76,7 @@ class _Expected:
     Attributes:
         entry: entry in index.json.
         row: row in trajectories.parquet, without columns that the check does not compare.
-        shared_columns: column of steps.parquet → value that all steps of the trajectory share.
+        shared_columns: values that all steps of the trajectory share in steps.parquet, by column.
         hidden: rows in hidden_actions.parquet.
     """
 

@@ -61,7 +61,7 @@ def splits_fingerprint(trajectories: Sequence[DatasetTrajectory]) -> str:
 
 
 def _placed(source: DatasetTrajectory, demonstration: KnownDemonstration) -> DatasetTrajectory:
-    """Returns the trajectory with group, split and `duplicate_of` from the stored facts."""
+    """Returns the trajectory with group, split and `duplicate_of` of a demonstration."""
     return replace(
         source,
         group=demonstration.group,
@@ -94,7 +94,7 @@ class _Placement:
     Attributes:
         before: the splits of the last build, with the facts that decided them.
         settings: the settings of the datasets, including those in `_PLACING`.
-        demonstrations: demonstration id → split and other facts to store for the next build.
+        demonstrations: split and other facts to store for the next build, by demonstration id.
     """
 
     store: Store
@@ -127,8 +127,8 @@ class _Placement:
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
         """Returns the demonstration's new entry in the memory, before its split is assigned.
 
-        If the task is the same, the entry keeps the group from the last build and, with
-        `keeps_split`, the split.
+        If the task is unchanged, the entry keeps the group from the last build. With `keeps_split`,
+        it also keeps the split.
         """
         try:
             task = head_of(source).split_groups[0]
@@ -162,7 +162,7 @@ class _Placement:
         equals, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
-        owner_of_file: dict[str, str] = {}  # SHA-256 → id of the oldest demonstration with the file
+        owner_of_file: dict[str, str] = {}  # oldest demonstration with a file, by the file's SHA-256
         for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files
             older = next((owner_of_file[file] for file in files if file in owner_of_file), "")

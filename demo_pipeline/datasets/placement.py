@@ -162,7 +162,9 @@ class _Placement:
         equals, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
-        owner_of_file: dict[str, str] = {}  # oldest demonstration with a file, by the file's SHA-256
+        owner_of_file: dict[
+            str, str
+        ] = {}  # oldest demonstration with a file, by the file's SHA-256
         for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files
             older = next((owner_of_file[file] for file in files if file in owner_of_file), "")

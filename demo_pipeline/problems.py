@@ -75,7 +75,7 @@ class Problem:
         texts become empty, numbers become None, and the severity becomes `error`.
 
         Args:
-            demonstration: replaces the field of this name, unless None.
+            demonstration: used instead of the value in `values`, unless it is None.
         """
         return cls(
             _text(values, "code"),

@@ -23,7 +23,7 @@ from demo_pipeline.files.json_files import (
 )
 from demo_pipeline.problems import Problem, warning
 
-_SYNONYMS = {  # normalised name of an application → synonyms
+_SYNONYMS = {  # the normalised name of each application, and its synonyms
     "chrome": ("google_chrome", "chrome_browser"),
     "gimp": ("gnu_image_manipulation_program",),
     "libreoffice_calc": ("calc",),
@@ -37,7 +37,7 @@ _SYNONYMS = {  # normalised name of an application → synonyms
     "terminal": ("gnome_terminal", "os_terminal"),
 }
 APP_NAMES: dict[str, str] = {}
-"""Synonym → normalised name of an application."""
+"""Normalised name of an application for each synonym."""
 for _name, _names in _SYNONYMS.items():
     APP_NAMES |= dict.fromkeys(_names, _name)
 _RISK_KEYS = ("halfway_config", "risk_evaluator")  # keys that only risk tasks have
@@ -103,7 +103,7 @@ class OsworldTask(Document):
     """A task file: the instruction, the initial state, and the evaluation.
 
     Attributes:
-        snapshot: name of the initial state, in published tasks the name of the main application.
+        snapshot: name of the initial state. Published tasks use the name of the main application.
         source: where the task comes from, such as URLs; may be None.
         config: the steps that prepare the initial state.
         related_apps: normalised names of applications, without duplicates.

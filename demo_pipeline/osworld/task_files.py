@@ -100,7 +100,8 @@ class _TaskFile:
 
 
 _TaskName = tuple[str, str]  # domain and id
-_List = Mapping[_TaskName, tuple[str, int | None]]  # task → its test list, and the line there
+# The test list of each listed task, and the task's line in the list.
+_List = Mapping[_TaskName, tuple[str, int | None]]
 
 
 def is_task_folder(root: Path) -> bool:
@@ -241,7 +242,7 @@ def _task_file(
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
     """Returns the sorted entries of a folder without hidden files; empty if it is missing.
 
-    Problems call the folder `name`.
+    If the folder cannot be read, a problem about `name` is added to `problems`.
     """
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -269,7 +270,10 @@ def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | Non
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
-    """Returns the line of each listed task (None if the list is invalid), and the problems."""
+    """Returns the line of each task in a test list, and the problems of the list.
+
+    Returns None instead of the lines if the list is invalid.
+    """
     try:
         text = decode_text(read_bytes(path, file), file)
         value = parse_json(text, file)
@@ -365,8 +369,8 @@ def read_task_folder(root: Path) -> _TaskFolder:
 def entries(folder: _TaskFolder) -> list[_TaskEntry]:
     """Reads the tasks in the files of a folder, sorted by path.
 
-    A repeated task id is a warning. Problems of an invalid file are only warnings if its name is
-    template.json, or if test lists exist but do not contain the task.
+    A repeated task id causes a warning. The problems of an invalid file are downgraded to warnings
+    if its name is template.json, or if test lists exist but do not contain the task.
     """
     first_file: dict[str, str] = {}
     task_entries: list[_TaskEntry] = []
@@ -598,7 +602,7 @@ def _form(evaluator: Evaluator) -> str:
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    """Returns the names of an evaluator's functions: its `func`, a single name or a list."""
+    """Returns the names of an evaluator's functions, from its `func`: a single name or a list."""
     if not isinstance(evaluator, dict):
         return []
     names = evaluator.get("func")

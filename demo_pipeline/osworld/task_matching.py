@@ -25,7 +25,7 @@ class TaskMatch:
     """The OSWorld task of a demonstration.
 
     All attributes except `catalogued` are None if no task matches. If several task files match,
-    the attributes describe the first: ordinary tasks before risk tasks, each sorted by path.
+    ordinary tasks are preferred to risk tasks, and the first file by path is described.
 
     Attributes:
         match: how the task was found, `id` or `instruction`.
@@ -44,7 +44,7 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes only if the match changes, not with the rest of the catalog."""
+        """A text that changes if the match changes, but not if other tasks of the catalog do."""
         if not self.catalogued:
             return "no catalog"
         if self.task_id is None:

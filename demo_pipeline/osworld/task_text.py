@@ -77,8 +77,8 @@ def assignment_of(meta: Meta) -> Assignment:
 def visible_text(text: str) -> str:
     r"""Returns a text as the person saw it: without `<app>` tags and surrounding blank lines.
 
-    Line ends become `\n`. Spaces in lines and the indentation of several lines stay, because the
-    person may have had to type them.
+    Line ends become `\n`. Spaces inside lines are kept, and so is the indentation of a text with
+    several lines, because the person may have had to type them.
     """
     lines = _LINE_END.sub("\n", _APP_TAG.sub("", text)).rstrip()
     whole = _BLANK_START.sub("", lines)

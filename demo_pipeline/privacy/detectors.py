@@ -236,8 +236,8 @@ def _private_keys(text: str, _region: str) -> Iterator[_Place]:
         yield from [*_places(_PEM, text)] or _places(_PEM_END, text)
 
 
-# Kind, name and confidence of each detector, and the function that finds places in a text, given
-# the country for telephone numbers.
+# Kind, name and confidence of each detector, and its function. The function takes a text and the
+# country for telephone numbers, and yields the places of private data in the text.
 _PATTERNS: tuple[tuple[PrivacyKind, str, float, Callable[[str, str], Iterator[_Place]]], ...] = (
     ("email", "pattern", 0.95, _emails),
     ("card", "luhn", 0.95, _cards),

@@ -19,7 +19,7 @@ from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
 _SHORTEST = 4  # least number of characters in a secret; shorter ones occur inside ordinary words
-# Kinds of the user's own lists. Parts of such secrets are not private.
+# Kinds of secrets from the user's own lists. Parts of these secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
 # A part of a secret is private if it has at least 60 % of the secret's characters, and at least
@@ -48,9 +48,9 @@ class PrivateTexts:
 
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
-    # Kind and folded secret → number in the secret's placeholder.
+    # The number in the placeholder of each secret, by its kind and its folded text.
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
-    # Learned text → the private parts that the detectors find in the text.
+    # The private parts that the detectors found in each learned text.
     _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
     # Caches of `spans` and `recognised_spans`.
     _spans: dict[str, list[PrivateSpan]] = field(default_factory=dict)

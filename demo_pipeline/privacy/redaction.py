@@ -58,7 +58,7 @@ _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-# The line of recognised text with the begin marker of a private key, and the key's later lines.
+# Match recognised lines of a private key: the begin marker without an end marker, and later lines.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 # Kinds of private data that are searched for in the id of a demonstration.
@@ -72,8 +72,8 @@ class Marks:
     Boxes for the last step also cover the final screenshot, which the page does not show.
 
     Attributes:
-        added: step number → boxes to cover.
-        kept: step number → boxes that a detector found, but that people marked as not private.
+        added: the boxes to cover, by step number.
+        kept: the detected boxes that people marked as not private, by step number.
     """
 
     added: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
@@ -101,11 +101,11 @@ class Redaction:
     findings: list[_Row] = field(default_factory=list)
     pictures_read: int = 0
     pictures_unread: int = 0
-    # Screenshot → boxes to cover.
+    # The boxes to cover in each screenshot.
     _boxes: dict[str, list[ScreenshotBox]] = field(default_factory=dict)
-    # Folder of a step → names of the nodes inside its private windows.
+    # The names of the nodes inside private windows, by the folder of the step.
     _window_names: dict[str, set[str]] = field(default_factory=dict)
-    # File → the texts in the file that contain a secret.
+    # The texts with a secret in each file.
     _private_texts: dict[str, set[str]] = field(default_factory=dict)
     # Texts that contain a secret of a kind that the settings remove.
     _changed_texts: set[str] = field(default_factory=set)
@@ -139,7 +139,7 @@ class Redaction:
 
     def learn(self) -> None:
         """Collects the secrets of all files, then finds all texts that contain a secret."""
-        shared_texts = dict[str, str]()  # text → the single object for all equal texts
+        shared_texts = dict[str, str]()  # the single object that all equal texts share
         texts_by_digest = dict[str, dict[str, None]]()  # files with equal content are read once
         digests = dict[str, str]()
         groups = list[list[str]]()
@@ -164,7 +164,7 @@ class Redaction:
                 self._changed_texts.add(text)
 
     def _placed_texts(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yields (place, text) for each text of a file. The place is a node or a key."""
+        """Yields (place, text) for each text of a file. The place names the text's node or key."""
         if name == _PROVENANCE:
             return _texts_of_rows(read_provenance(self.folder / name))
         if name.endswith("/ui_tree.json"):
@@ -300,7 +300,7 @@ class Redaction:
                 span = PrivateSpan(0, 0, "window", "list", 1.0)
                 self._cover(screenshot, span, text, _box_of(node))
                 if screenshot == self._names("/screenshot.png")[-1]:
-                    # The final screenshot has no tree, so windows of the last step are used.
+                    # The final screenshot has no tree. It gets the window boxes of the last step.
                     self._cover(_FINAL, span, text, _box_of(node))
             if text:
                 names.add(text)
@@ -413,7 +413,10 @@ class Redaction:
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
-        """Maps each document with private text, by path, to a function that writes its copy."""
+        """Returns a function for each document with private text that writes its redacted copy.
+
+        The functions are keyed by the path of the document.
+        """
         changed: dict[str, Callable[[Path], None]] = {}
         group = None
         for name in self._names(".json"):
@@ -461,7 +464,7 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
     """Yields (place, text) for each text of a JSON document.
 
-    The place is `<id>.<key>`, with the `id` of the innermost object that has one.
+    The place is `<id>.<key>`, with the id of the innermost object around the text that has an `id`.
     """
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:

@@ -143,8 +143,8 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
     Returns:
         - `withheld`: why the demonstration must not be exported; empty if it may be exported.
         - `privacy`: the hash of the privacy settings.
-        - `found`: kind and policy → number of findings.
-        - `detectors`: package with detectors → version.
+        - `found`: number of findings for each kind and policy.
+        - `detectors`: version of each package with detectors.
     """
     state = load_json(redactions / STATE_FILE)
     return {
@@ -156,7 +156,7 @@ def privacy_summary(redactions: Path, settings: PrivacySettings) -> dict[str, An
 
 
 def is_shown_redacted(store: Store, demonstration: str) -> bool:
-    """Whether the demonstration has a redacted copy, so that its video must not be shown."""
+    """Whether the demonstration has a redacted copy. If so, its video must not be shown."""
     version = store.current(f"{REDACTIONS}/{demonstration}")
     return version is not None and is_redacted(version)
 

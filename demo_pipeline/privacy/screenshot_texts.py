@@ -91,7 +91,7 @@ def _box(corners: Any) -> ScreenshotBox:
 class ScreenshotReader:
     """Recognises the text of successive screenshots, only in horizontal bands that changed."""
 
-    # First row of a band → the band in the last screenshots, each with its recognised lines.
+    # The recent contents of each band and the lines recognised in them, by the band's first row.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, screenshot: BgrImage) -> list[TextLine]:

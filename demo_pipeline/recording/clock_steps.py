@@ -71,13 +71,15 @@ BEFORE_START_MS = 5_000
 # Largest number of milliseconds by which a time may lie past the end of the video, because some
 # recorders stop the video seconds before the log.
 BEYOND_MS = 10_000
-FEW = 3  # lines; at most three lines with times far ahead of all others are treated as damaged
+# If at most three lines have times far ahead of all others, their times are treated as damaged.
+FEW = 3
 USUAL_GAP_MS = 16  # assumed time between two pointer moves if the log has no continuous motion
 # Assumed time between the lines before and after a clock step: too long to join clicks, scrolls or
 # keys into one action, and too short to count as a pause.
 APART_MS = 1_500
 _MOTION_MS = 250  # the longest time between two pointer moves of the same motion
-_MIN_STEP_PX = 2.0  # screen pixels; a moving pointer moves at least this far between two lines
+# A pointer is moving only if it moves at least two screen pixels from each line to the next.
+_MIN_STEP_PX = 2.0
 _WINDOW = 20_000  # lines of input examined on each side of a possible clock step
 _SCAN_MS = 60_000  # the longest time from the start of a scan to the writing of its line
 _PRESSES = frozenset({EventType.MOUSEDOWN.value, EventType.KEYDOWN.value})
@@ -160,8 +162,8 @@ class _Finder:
         """Returns the end of a block of late lines, or `position` if the clock was set back.
 
         The block begins at `position` and ends before the first line whose time is at least as late
-        as all times before `position`. A block can be late if pointer lines and key lines are each
-        in order, or if its times lie between those of two earlier lines.
+        as all times before `position`. The block may be late if the pointer lines are in order and
+        the key lines are in order, or if all its times lie between those of two earlier lines.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are

@@ -86,7 +86,7 @@ _TYPES: Mapping[str, Any] = {
     "anything": object,
 }
 _NUMBER, _TEXT, _FLAG, _LIST, _OBJECT, _ANYTHING = _TYPES
-# Expected type of a JSON value: a key of `_TYPES`, or for an object, field name → expected type.
+# Expected type of a JSON value: a key of `_TYPES`, or the expected type of each field of an object.
 _Form = str | Mapping[str, Any]
 _POSITION_MEMBERS = {"x": _NUMBER, "y": _NUMBER}
 _QUERY = {"element": _ANYTHING, "position": _POSITION_MEMBERS}
@@ -349,7 +349,8 @@ class TimeScale:
     def to_epoch_ms(self, value: float) -> float:
         """Converts a logged time to epoch milliseconds without rounding.
 
-        In a log whose times count from the start of the recording, epoch times are kept.
+        If the times of a log count from the start of the recording, a time that is clearly an epoch
+        time (after 2014) is not shifted.
         """
         milliseconds = self.unit.to_ms(value)
         return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)

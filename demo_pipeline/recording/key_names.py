@@ -73,7 +73,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Parses `name value name value …` into name → value."""
+    """Parses `name value name value …` into a dictionary."""
     words = text.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -86,16 +86,16 @@ _SYMBOLS = _pairs(r"""
     BackQuote ` Equal = LeftBracket [ RightBracket ] Quote ' Dot . Slash / IntlBackslash \
 """)
 
-# Second AltGr key, LVL3 in xkeyboard-config, without a name in the library rdev. Programs that
-# simulate typing send it.
+# A second AltGr key on Linux (LVL3 in xkeyboard-config). Programs that simulate typing send it. The
+# library rdev has no name for it.
 _LEVEL3_OF_X = "Unknown(92)"
 # Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# (layout, platform) → logged name → unshifted character, where `_SYMBOLS` is wrong. Recorders on
-# Linux and macOS name a key by its place, on Windows by its character. On a Mac, a name stands for
-# a key code. `BackQuote` is the code 50, which types ` even if its key is next to the left Shift.
-# `IntlBackslash` is the code 10, which only keyboards with an extra key left of the 1 have.
+# The unshifted characters of logged names for which `_SYMBOLS` is wrong, by layout and platform.
+# Recorders on Linux and macOS name a key by its place, on Windows by its character. On a Mac, a
+# name stands for a key code. `BackQuote` is the code 50, which types ` even if its key is next to
+# the left Shift. `IntlBackslash` is the code 10 of an extra key left of the 1 on some keyboards.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},
     ("us", "macos"): {"IntlBackslash": "§"},
@@ -303,8 +303,8 @@ def layout_of_locale(locale: str) -> str | None:
     """Returns the usual keyboard layout of a locale.
 
     Returns:
-        A name from `LAYOUTS`; for other layouts `OTHER_PUNCTUATION` or `OTHER_LETTERS`, which says
-        how they differ from the US layout; None if unknown.
+        A name from `LAYOUTS`. For any other layout, `OTHER_PUNCTUATION` or `OTHER_LETTERS`: its
+        difference from the US layout. None if the usual layout is unknown.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None:
@@ -346,9 +346,9 @@ def is_english(locale: str) -> bool:
     return match is None or match[1].lower() == "en"
 
 
-# Language or country in a Windows recorder's name of a keyboard → layout. The second part of the
-# name, the arrangement of the letters, is unreliable: recorders write `qwerty` if the registry
-# names no arrangement, even for German and French keyboards.
+# Layout for the language or country in a keyboard name that a Windows recorder wrote. The second
+# part of such a name, the arrangement of the letters, is unreliable: recorders write `qwerty` if
+# the registry has no arrangement, even for German and French keyboards.
 _LAYOUT_OF_COUNTRY = {
     "us": "us",
     "gb": "uk",

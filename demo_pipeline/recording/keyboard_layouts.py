@@ -251,9 +251,11 @@ _TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that a dead key and the next key type.
 
-    The text is a letter with an accent, or the accent followed by the character. On Linux, it is
-    empty in two cases: if accent and character do not combine, because the text depends on the GUI
-    toolkit, and for an apostrophe and c, because it depends on the locale.
+    The text is a letter with an accent, or the accent followed by the character. On Linux, the text
+    is unknown, and the result empty, in two cases:
+
+    - The accent and the character do not combine. The text then depends on the GUI toolkit.
+    - An apostrophe precedes a c. The text then depends on the locale.
     """
     composed = unicodedata.normalize("NFC", char + COMBINING.get(accent, ""))
     joins = accent in COMBINING and len(composed) == 1

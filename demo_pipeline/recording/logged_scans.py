@@ -229,7 +229,10 @@ def regular_scan(line: bytes) -> RawScan | None:
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """Decodes the scan in a line of the log, as far as it is readable; None if nothing is."""
+    """Decodes the readable parts of the scan in a line of the log.
+
+    Returns None if the line has no readable `data` object.
+    """
     if (scan := regular_scan(line)) is not None:
         return scan
     try:
@@ -394,8 +397,9 @@ class LoggedScan:
 def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
-    A recorder writes the line of a scan when the scan has finished. If the neighbouring lines show
-    the end more often than the start, all times are taken as ends. Otherwise, they are starts, as
+    A recorder writes the line of a scan when the scan has finished. Therefore, the times of the
+    neighbouring lines can show whether the time of a scan is its end. If it is the end for most
+    scans that can be decided, all times are taken as ends. Otherwise, they are starts, as
     documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
@@ -415,7 +419,9 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 
 
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Yields whether a scan's logged time is its end, for scans whose neighbouring lines show it.
+    """Yields whether the logged time of a scan is its end rather than its start.
+
+    Scans for which the neighbouring lines do not decide this are skipped.
 
     Args:
         others: line number and epoch milliseconds of each event that is not a scan, in line order.

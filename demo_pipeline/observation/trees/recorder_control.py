@@ -32,8 +32,8 @@ def actions_on_recorder(
 
     Args:
         names: names of the windows of recorders.
-        fronts: action index → position in the tree of the front window, according to the video. If
-            the position is None, the tree decides.
+        fronts: for each action index, the front window in the video as a position in the tree. If
+            it is None or missing, the front window is taken from the tree.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:

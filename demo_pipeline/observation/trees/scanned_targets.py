@@ -1,8 +1,8 @@
 """Reads the element and the windows under the pointer from the current scan of each action.
 
-The `screenshots` stage uses them to decide which window is in front and whether the screen changed
-at the element. It compares the boxes of small named elements (*marks*) with the screen, to check
-the units of the tree.
+The `screenshots` stage uses the results to decide which window is in front and whether the screen
+changed at the element. The stage also compares the boxes of small named elements (*marks*) with the
+screen, to check the scale of the tree's coordinates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +27,16 @@ from demo_pipeline.observation.trees.scans import current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree, TreeReader
 from demo_pipeline.recording.logged_scans import LoggedScan
 
-# Largest share of the canvas that a target may cover. In a larger element, the pointer's position
-# does not tell the target.
+# Largest share of the canvas that a target may cover. Inside a larger element, the position of the
+# pointer does not identify the target.
 LARGEST_TARGET_SHARE = 0.05
 # Least and largest width and height of a mark, in units of event space. Most labels and buttons are
 # in this range.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
 _MAY_BE_EMPTY = "tablecell"  # can look empty despite a name for screen readers
-COVER_STEP = 8  # distance between the points at which covering is tested, in event space
+# Grid spacing, in units of event space, of the test whether a window is covered by others.
+COVER_STEP = 8
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class ScannedTargets:
     """The targets of all actions according to their current scans.
 
     Attributes:
-        by_action: action index → the action's current scan and the elements under the pointer.
-        desktops: the sizes of the desktop, from the scans whose tree has a node for the desktop, in
-            order of time.
+        by_action: the current scan of each action and the elements under the pointer, by action
+            index.
+        desktops: the sizes of the desktop in time order, from all trees with a desktop node.
     """
 
     by_action: Mapping[int, ScannedTarget]
@@ -86,7 +87,7 @@ def scan_targets(
 def _with_elements(
     target: ScannedTarget, tree: StepTree, action: Action, canvas: Canvas
 ) -> ScannedTarget:
-    """Adds the elements and windows under a pointing action, and small named elements (marks)."""
+    """Adds to `target` the element and windows under a pointing action, and the tree's marks."""
     aim = _element_under(tree, action)
     small_box = None
     if aim.element is not None and _is_small(aim.element, canvas):
@@ -109,7 +110,8 @@ def _with_elements(
 def _element_under(tree: StepTree, action: Action, front: int | None = None) -> ElementUnderAction:
     """Returns the element under a pointing action, with the boxes of all nodes at that point.
 
-    `front` is the position in the tree of the front window. If None, the tree decides.
+    `front` is the front window, as a position in the tree. If it is None, the front window is taken
+    from the tree.
     """
     x = action.x or 0.0
     y = action.y or 0.0
@@ -141,7 +143,7 @@ def _windows_under(tree: StepTree, action: Action) -> list[ElementUnderAction]:
 def _marks(tree: StepTree) -> Boxes:
     """Returns the boxes (marks, 4) of small named elements without children, in event space.
 
-    Elements in windows that may be covered are left out if enough others remain.
+    Elements in windows that may be covered are left out, unless too few marks would remain.
     """
     screen_width, screen_height = tree.screen
     x, y, widths, heights = tree.boxes.T
@@ -164,7 +166,7 @@ def _marks(tree: StepTree) -> Boxes:
 
 
 def _coverable_windows(tree: StepTree) -> set[int]:
-    """Returns the positions of the outermost windows that the other windows can fully cover."""
+    """Returns the outermost windows that other windows may fully cover, as tree positions."""
     windows = list(tree.windows)
     boxes = np.nan_to_num(tree.boxes[windows])
     grid = np.arange(0, max(tree.screen), COVER_STEP)

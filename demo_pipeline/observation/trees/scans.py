@@ -52,8 +52,8 @@ def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
 def samples_agree(scan: RawScan, nodes: Sequence[RawNode], boxes: Boxes) -> bool | None:
     """Returns whether the recorder's own hit tests at random points agree with the scan's tree.
 
-    A tree contradicts a hit test if it lacks the element that the recorder found, and if the
-    smallest node at the point neither encloses this element nor lies inside it.
+    A tree contradicts a hit test if the recorder's element is not in the tree, and the smallest
+    node at the point neither encloses this element nor lies inside it.
 
     Args:
         nodes: the nodes of the scan's tree, in document order.
@@ -165,7 +165,8 @@ def scans_of_part(
 ) -> Sequence[LoggedScan]:
     """Returns the scans from the same part of the recording as an action's press.
 
-    Scans that were running when a part began, with another resolution or scale, are left out.
+    A new part begins when the resolution or scale of the screen changes. Scans that were running at
+    that time are left out.
     """
     if len(screen) == 1:
         return scans
@@ -232,7 +233,7 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree or, if it was read leniently, no usable element."""
+    """Returns whether a scan has no tree, or has an empty tree although it was read leniently."""
     return scan.tree is None or (lenient and not scan.tree)
 
 
@@ -245,7 +246,7 @@ def _lenient_fault(line: bytes) -> str:
 
 
 class _NodeKeys(msgspec.Struct, gc=False):
-    """The documented keys of a node as raw JSON, which is empty for a missing key."""
+    """The raw JSON value of each documented key of a node. A missing key has an empty value."""
 
     role: msgspec.Raw = msgspec.Raw(b"")
     bbox: msgspec.Raw = msgspec.Raw(b"")
@@ -257,7 +258,7 @@ class _NodeKeys(msgspec.Struct, gc=False):
 
 
 class _ScanKeys(msgspec.Struct):
-    """The documented keys of a scan as raw JSON, which is empty for a missing key."""
+    """The raw JSON value of each documented key of a scan. A missing key has an empty value."""
 
     tree: list[_NodeKeys] | _NodeKeys | None = None
     duration: msgspec.Raw = msgspec.Raw(b"")
@@ -274,7 +275,10 @@ _NEEDED = frozenset({"role", "bbox"})  # keys of a node that must not be null
 
 
 def _regular_fault(line: bytes, scan: RawScan) -> str:
-    """Describes which documented keys a scan with correct types lacks; empty if it lacks none."""
+    """Describes the missing documented keys of a scan whose values have the correct types.
+
+    Returns an empty string if no key is missing.
+    """
     if not scan.tree:
         return "data.tree: has no element"
     with deeper_decoding():
@@ -304,7 +308,7 @@ def _regular_fault(line: bytes, scan: RawScan) -> str:
 
 
 def _missing_keys(node: _NodeKeys) -> Iterator[str]:
-    """Yields the documented keys that a node lacks."""
+    """Yields the documented keys that are missing from a node."""
     for name in _NodeKeys.__struct_fields__:
         value = getattr(node, name)
         if name == "children":

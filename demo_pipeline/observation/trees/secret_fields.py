@@ -25,11 +25,11 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-# Least length of a password that is also removed from all other texts; ordinary words contain
-# shorter ones.
+# Least length of a password that is also removed from all other texts. Shorter passwords would
+# match parts of ordinary words.
 _SHORTEST_SOUGHT = 4
 _FEWEST_DOTS = 4  # least number of equal shapes in a row of dots; an ellipsis has three
-# Least number of different characters in a text that is compared with dots. "oooo" looks like dots.
+# A text with fewer different characters is not taken for a password: "oooo" looks like dots.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
 _SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
@@ -152,8 +152,8 @@ def _look_alike(shape: _Shape, other: _Shape) -> bool:
 def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
     """Returns whether a row of equal shapes consists of the dots of a password.
 
-    The row must stand alone and have a dot for each character. A dot at either end may be missing,
-    if it touches the text cursor or shows the last character, and an icon may end the field.
+    The row must stand alone and have a dot for each character. One dot may be missing at either
+    end, because it touches the text cursor or still shows the last character. An icon may follow.
 
     Args:
         row: equal shapes at equal distances, from left to right.
@@ -187,7 +187,7 @@ def hide_passwords(
 ) -> tuple[list[Action], frozenset[str]]:
     """Replaces typed passwords in actions, and returns the texts to remove everywhere else.
 
-    If a pause splits the typing of a password into several actions, the parts are also joined.
+    If a pause splits a password into several typing actions, the joined password is returned, too.
 
     Args:
         actions: the actions of the demonstration, in order.
@@ -218,7 +218,10 @@ def hide_passwords(
 
 
 def without_texts(value: Any, secrets: Collection[str]) -> Any:
-    """Replaces secret texts in a JSON value or a table row with `<password>`, longest first."""
+    """Replaces secret texts in a JSON value or a table row with `<password>`.
+
+    If one secret begins with another, the longer secret is replaced.
+    """
     if not secrets:
         return value
     longest_first = sorted(secrets, key=len, reverse=True)

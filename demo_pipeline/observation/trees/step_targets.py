@@ -37,11 +37,11 @@ METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none
 # A tree agrees in part with the screenshot if less than half of its named elements changed. While a
 # page loaded, 0 to 0.45 of the elements changed; on other screens, 0.56 changed.
 WAITED_SHARE = 0.5
-# Distance to the left, right, top and bottom of a press within which content must be unchanged, in
-# units of event space. With a distance of 64, some changes are overlooked.
+# A change of content is near a press if it is within this distance, in units of event space. A
+# distance of 64 overlooks some changes.
 UNTOUCHED_PX = 96
 # Largest distance from a check box to its label, in video pixels. If the label changed, the target
-# is unknown. With this distance, one wrong name was avoided and one correct name was lost.
+# is unknown. This rule avoided one wrong target name and lost one correct name.
 LABEL_PX = 48
 # Height of the top part of a window that contains the title, in units of event space. Title bars
 # are 20 to 40 high, the tabs of a browser 40.
@@ -239,12 +239,12 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly took place in a window with the title in the tree.
+        """Returns whether an action certainly took place in `window` and its title is still valid.
 
         The title bar must not have changed after the scan began. If the target of a press is
-        unknown, it is also required that no panel opened over the press and, on Linux, that the
-        screenshot shows the window's border. A window without an accessibility tree would hide the
-        border. `target` is None if it is unknown.
+        unknown, there are two more conditions: no panel opened over the press and, on Linux, the
+        screenshot shows the window's border. The border is hidden if a window that is missing from
+        the tree lies in front. `target` is None if it is unknown.
         """
         action = self._actions[number]
         box = tree.box(window)
@@ -369,7 +369,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether certainly nothing changed at an element and near the press."""
+        """Returns whether it is certain that nothing changed at an element and near the press."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -380,7 +380,7 @@ class StepTargets:
     def _appeared_during_scan(
         self, action: Action, current: CurrentScan, target: Element, pointed: TargetEvidence
     ) -> bool:
-        """Returns whether an element that the previous scan lacks appeared during the current scan.
+        """Returns whether an element that is not in the previous scan appeared during this scan.
 
         A menu item may also belong to a menu that was open before the scan and closed while it ran.
         Such a menu is ruled out if the screen did not change between the two scans, or if no other

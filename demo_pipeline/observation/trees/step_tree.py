@@ -109,7 +109,7 @@ def iso_utc(time_ms: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Logged name of a state → OSWorld-Desktopd's name if the logged value is true.
+# OSWorld-Desktopd's name for each logged state whose value is true.
 _STATES_WHEN_TRUE = {
     "focused": "focused",
     "selected": "selected",
@@ -125,14 +125,15 @@ _STATES_WHEN_TRUE = {
     "pressed": "pressed",
     "active": "active",
 }
-# Logged name of a state → OSWorld-Desktopd's name if the logged value is false.
+# OSWorld-Desktopd's name for each logged state whose value is false.
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
 _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part of the format
 
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-SPARSE_NODES = 5  # least number of nodes with an area in a tree that really shows an application
+# A tree with fewer nodes that have an area is sparse. The tree of an empty window has more nodes.
+SPARSE_NODES = 5
 
 States = tuple[str, ...]
 
@@ -173,7 +174,7 @@ class StepTree:
         parents: position of each node's parent; -1 if the parent is the root.
         depths: depth of each node; 1 if the parent is the root.
         boxes: (nodes, 4) x, y, width, height in event space; NaN for a node without a usable box.
-        focused: position of the scan's `focused_element`; None if the tree lacks this element.
+        focused: position of the scan's `focused_element`; None if this element is not in the tree.
         cursor: the recorder's own hit test at the pointer; None if the recorder made none.
         samples_agree: whether the recorder's hit tests at random points agree with the tree; None
             if no hit test can be compared.
@@ -222,8 +223,8 @@ class StepTree:
     def top_panes(self) -> frozenset[int]:
         """Positions of the panes that are windows, such as those of Chrome and the taskbar.
 
-        Such a pane is directly below the root or the desktop's pane, which is as large as the
-        screen.
+        Such a pane is a child of the root or of the desktop's pane. The desktop's pane covers the
+        whole screen and has windows among its children.
         """
         panes: set[int] = set()
         screens: set[int] = set()
@@ -293,7 +294,7 @@ class StepTree:
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
-        """Logged role names that roles.json lacks, with the number of nodes."""
+        """Number of nodes for each logged role name that is not in roles.json."""
         names = Counter(raw.role or "" for raw in self.raws)
         unknown: Counter[str] = Counter()
         for name, count in names.items():
@@ -303,7 +304,7 @@ class StepTree:
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
-        """Logged states that OSWorld-Desktopd does not have, with the number of nodes."""
+        """Number of nodes for each logged state that OSWorld-Desktopd does not have."""
         names: Counter[str] = Counter()
         for _, dropped in self._mapped_states:
             names.update(dropped)
@@ -375,7 +376,7 @@ class StepTree:
         return name
 
     def to_bytes(self) -> bytes:
-        """Returns the content of ui_tree.json as a single line, for trees of any depth."""
+        """Returns the content of ui_tree.json as a single line. Trees of any depth are allowed."""
         width = self.canvas.width
         height = self.canvas.height
         root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
@@ -495,8 +496,8 @@ class TreeReader:
     A scan is unusable if it cannot be read, or if no element has an area.
 
     Args:
-        scales: line of a scan → factor that maps the boxes of this scan, and of later scans, to
-            event space; None if the factor is unknown.
+        scales: factors that map boxes to event space, each under the line of the first scan to
+            which it applies. A factor is None if it is unknown.
     """
 
     def __init__(
@@ -542,7 +543,8 @@ class TreeReader:
     def _cache_readable(self, scan: LoggedScan, tree: StepTree) -> None:
         """Caches a tree if its scan is usable.
 
-        Other trees have the time of one action, so other actions cannot use them.
+        The tree of an unusable scan has the press time of one action, so it is not cached for other
+        actions.
         """
         if tree.readable:
             self._cache.append((scan.event_index, tree))

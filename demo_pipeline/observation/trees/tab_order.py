@@ -33,10 +33,7 @@ HOLDS_FOCUS = frozenset(
 CHOICES = frozenset({"menuitem", "listitem", "treeitem"})
 _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]
-"""A place that the Tab key reaches, as the boxes of its elements.
-
-This is a single element or a group of radio buttons.
-"""
+"""A stop of the Tab key: the box of a single element, or the boxes of a group of radio buttons."""
 
 
 def stop_after(tree: StepTree, stop: TabStop, presses: int) -> TabStop:

@@ -1,8 +1,8 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
-A change of the screen between scan and screenshot contradicts the tree if the changed content is
-part of trees, for example a new label or a menu. The content of text fields, check marks, and the
-positions of sliders are not part of trees.
+The screen may change between scan and screenshot. A change contradicts the tree if trees describe
+the changed content, such as a label or a menu. Trees do not describe the content of text fields,
+check marks, and the positions of sliders.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,12 +54,13 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
 }
 # All sizes are in video pixels.
 FOCUS_RIM_PX = 8  # width of a focus ring around a field
-LARGE_INPUT_SHARE = 0.05  # share of the screen; a menu may open inside a larger text input
+# A text input is large if it covers a larger share of the screen. A menu may open inside it.
+LARGE_INPUT_SHARE = 0.05
 POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
-# Least overlap of a label and a change that covers the label, as a share of the smaller height.
+# A change covers a label only if they overlap by at least this share of the smaller height.
 # Neighbouring lines overlap less.
 COVERED_SHARE = 0.5
-# Least width of the overlap of a label and a change that covers the label. Neighbours overlap less.
+# A change covers a label only if the overlap is at least this wide. Neighbours overlap less.
 COVERED_PX = 6
 NEAR_PX = 24  # a change within 24 pixels of a press may be at the pressed element
 
@@ -80,8 +81,8 @@ class Contradiction:
     Attributes:
         place: left, top, width, height in video pixels.
         is_popup: whether the place is so large that a menu or a dialog may have opened there.
-        is_news: whether the tree already has the new content of the place, because the screen
-            changed there while the scan ran, and the previous tree has other elements there.
+        is_news: whether the tree already has the new content of the place. This is assumed if the
+            screen changed there while the scan ran, and the previous tree differs at the place.
     """
 
     place: ChangedBox
@@ -110,7 +111,7 @@ def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class _TreeBoxes:
-    """The boxes of a tree's visible elements, grouped by the meaning of a change inside them.
+    """The boxes of a tree's visible elements, grouped by how a change inside them is judged.
 
     All boxes are in video pixels.
 
@@ -232,7 +233,7 @@ def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
 
 
 def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
-    """Returns whether each region covers, and not only touches, a name, as an array (regions,).
+    """Returns whether each region covers a name (touching is not enough), as an array (regions,).
 
     `named` are the boxes of the named elements.
     """

@@ -409,7 +409,7 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns `unreadable` or `sparse` for such trees, otherwise the freshness of the scan."""
+    """Returns the freshness of a scan, or `unreadable` or `sparse` if its tree is bad."""
     if current.scan is None:
         return current.freshness
     if not tree.readable:

@@ -234,7 +234,7 @@ def verified_file(
 def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Problem]:
     """Returns a problem for each difference between a written manifest and the uploaded files.
 
-    The frames of the video are counted again. The first frame, but not the last, is decoded again.
+    The frames of the video are counted again, but only the first one is decoded.
 
     Args:
         folder: output of the stage, which contains the manifest.

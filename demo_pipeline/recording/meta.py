@@ -22,10 +22,14 @@ from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_loca
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
-_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # platform name in Node.js or Tauri → ours
+_OTHER_NAMES = {
+    "win32": "windows",
+    "darwin": "macos",
+}  # names in Node.js or Tauri, and ours
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
-# Earliest accepted time of a recording, and the first time that is too late, as in input_log.jsonl.
+# Times before the first limit, or not before the second limit, are rejected. Times in
+# input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3
@@ -39,7 +43,7 @@ _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 
 
 def _timestamp_text(value: Any) -> Any:
-    """Cuts a time stamp with nanoseconds to microseconds, the precision of `datetime`."""
+    """Truncates a timestamp to microseconds, the precision of `datetime`, and rejects numbers."""
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
@@ -62,7 +66,7 @@ def _possible_time(value: datetime) -> datetime:
 
 
 class _Tolerant(Document):
-    """Base of the models of meta.json. A null counts as a missing key, and a number as text."""
+    """Base of the models of meta.json. Ignores keys with null, and accepts numbers as text."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -71,8 +75,8 @@ class _Tolerant(Document):
     def _clean(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        # UTF-8 cannot encode lone surrogates, but a bad character must not cause the rejection of
-        # the file.
+        # UTF-8 cannot encode lone surrogates. They are replaced, so that a bad character does not
+        # make the whole file invalid.
         return {
             key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
             for key, value in data.items()

@@ -108,7 +108,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns the problems of the first failed check of files, tables, lines and row order."""
+    """Checks files, tables, lines and row order, and returns the problems of the first failure."""
     log = inputs.upload / LOG_FILE
     return (
         differing_files(out, {}, events.EVENT_SCHEMAS)

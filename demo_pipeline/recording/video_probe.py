@@ -19,13 +19,14 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-# Largest difference, in PTS units, between equal frame intervals. PTS are rounded to integers.
+# If intervals between frames differ by more PTS units than this, the frame rate is variable. PTS
+# are rounded to integers, so the intervals of a constant frame rate can differ by 1.
 _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
-# First bytes of a file → demuxer. Other files are read as MP4 or MOV, which have no fixed first
-# bytes.
+# Demuxers by the first bytes of a file. Other files are read as MP4 or MOV, which have no fixed
+# first bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 

@@ -43,7 +43,7 @@ _MAX_BARS = 12  # maximum number of bars in a plot, besides the bar `others`
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """The contents of a written report in numbers.
+    """The numbers of demonstrations, steps, screenshots and bytes in a report.
 
     Attributes:
         pictures: number of screenshots.
@@ -178,7 +178,10 @@ def _demonstration(
 
 
 def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
-    """Returns the triage row (review signals) of each step by index; empty without a triage."""
+    """Returns the row of review signals of each step, by step index.
+
+    Returns an empty dictionary if the demonstration has no triage.
+    """
     try:
         folder = store.open(TRIAGE_STAGE.output(key))[0]
     except MissingOutput:
@@ -341,5 +344,5 @@ def _datasets(workspace: Workspace) -> Iterator[DatasetRow]:
 
 
 def _script(value: Any) -> str:
-    """Returns a value as JSON that no text can make unsafe inside a `<script>` element."""
+    """Returns a value as JSON that is safe inside a `<script>` element."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c")

@@ -1,6 +1,7 @@
 """Renders steps for notebooks and reports, as images, contact sheets, video clips and HTML.
 
-The HTML contains neither typed text nor names of UI elements, which may be a field's content.
+The HTML contains no typed text and no names of UI elements, because a text field's name may be its
+content.
 Images contain whatever was on the screen.
 """
 

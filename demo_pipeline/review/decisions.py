@@ -149,7 +149,7 @@ VALUES: Mapping[str, type[Value]] = {
     "private_box": PrivateBox,
     "undo": Undo,
 }
-"""Kind of a decision → class of the decision's `value`."""
+"""The class of `Decision.value` for each kind of decision."""
 
 
 def steps_of(value: Value) -> frozenset[int]:
@@ -175,8 +175,8 @@ class Decision(Document):
         time: ISO 8601, UTC, with milliseconds; later than every decision about this demonstration
             that the author could see.
         trajectory: id of the judged version of the trajectory.
-        judged: number of the judged step, or `all` → SHA-256 over the judged files. Empty for an
-            undo.
+        judged: SHA-256 over the judged files. The key is the number of the judged step, or `all`.
+            Empty for an undo.
         kind: a key of `VALUES`.
         value: an instance of `VALUES[kind]`.
     """
@@ -225,10 +225,10 @@ def faults(error: ValidationError) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A version of a trajectory, with the ids and hashes by which decisions refer to it.
+    """A version of a trajectory, with the ids and hashes that decisions refer to.
 
     Attributes:
-        steps: step number → SHA-256 over the step's screenshot, tree and action.
+        steps: SHA-256 over the screenshot, tree and action of each step, by step number.
     """
 
     id: str
@@ -298,7 +298,9 @@ class Judgement:
 
     @property
     def replaced(self) -> tuple[Decision, ...]:
-        """The decisions in `applied` that a later decision of the same kind and step replaces.
+        """The decisions in `applied` that are replaced by later decisions.
+
+        A later decision replaces an earlier one if both have the same kind and step.
 
         Approvals and rejections replace each other. Notes and bad steps are never replaced. A
         private box is only replaced by a decision about the same box.
@@ -329,7 +331,7 @@ class Judgement:
 
     @property
     def rejected_for(self) -> str:
-        """The reason for the rejection, from `REJECT_REASONS`; empty unless rejected."""
+        """The reason for the rejection, from `REJECT_REASONS`, or an empty string."""
         if self.verdict is None or not isinstance(self.verdict.value, Rejection):
             return ""
         return str(self.verdict.value.reason)
@@ -440,8 +442,8 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
 
     Args:
         value: fields of the action, including those that the reviewer changed.
-        recorded: the recorded action, which supplies the missing fields, and always the step index
-            and the action type.
+        recorded: the recorded action, which supplies the missing fields. The correction must have
+            the same step index and action type.
         nodes: nodes of the step's UI tree by id.
 
     Raises:
@@ -489,7 +491,7 @@ class Corrected:
     Attributes:
         trajectory: the corrected trajectory, without the steps that people cut off. Steps keep
             their numbers. The first step that was cut off at the end supplies the final screenshot.
-        rows: step number → row of provenance.parquet, with the bounding box of a corrected target.
+        rows: rows of provenance.parquet by step number, with the boxes of corrected targets.
         bad_steps: numbers of steps that stay in the history of later steps, but produce no training
             records of their own.
     """
@@ -505,7 +507,7 @@ def corrected(
     """Applies people's corrections to a trajectory and its provenance.
 
     Args:
-        rows: step number → row of provenance.parquet.
+        rows: rows of provenance.parquet by step number.
 
     Raises:
         JsonFileError: the UI tree with a corrected target cannot be read.
@@ -553,7 +555,7 @@ def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction])
     Args:
         step: the step, with its corrected action if there is one.
         row: the row before corrections.
-        actions: step number → corrected action.
+        actions: corrected actions by step number.
     """
     if step.index not in actions:
         return row

@@ -81,9 +81,9 @@ class ReviewData:
         self._store = store
         self._uploads = uploads
         self.reviews = Reviews(store)
-        # (demonstration, version of its trajectory) → opened version.
+        # Opened versions, by demonstration and version of its trajectory.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
-        # Demonstration → version of the output, and the rows that were read from this version.
+        # For each demonstration, the version of the output and the rows that were read from it.
         self._triage_rows: dict[str, tuple[str, Json]] = {}
         self._step_rows: dict[str, tuple[str, list[Json]]] = {}
 
@@ -118,7 +118,7 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # if damaged, the queue marks no repeated uploads
+        with suppress(DamagedDocument):  # if damaged, repeated uploads are not marked
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:

@@ -64,7 +64,7 @@ class Reviews:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # Demonstration → key of the document → decision, or None for a damaged document.
+        # For each demonstration, its decisions by document key; None for a damaged document.
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
@@ -184,7 +184,7 @@ class Reviews:
         been a rejection.
 
         Args:
-            versions: demonstration → the version of its trajectory to judge.
+            versions: the version of the trajectory to judge, by demonstration.
         """
         self.refresh()
         judgements = {}
@@ -207,8 +207,8 @@ class Reviews:
         """Returns the boxes that people marked in the screenshots of this version.
 
         Returns:
-            Step number → list of (box, whether the box is private), in the order of the decisions.
-            A box is x, y, width and height in screenshot pixels.
+            For each step number, pairs of a box and whether it is private, in the order of the
+            decisions. A box is x, y, width and height in screenshot pixels.
 
         Raises:
             DamagedDocument: a decision about the demonstration is damaged.
@@ -276,7 +276,7 @@ def checked_value(
 
 
 def subject_of(version: Version, demonstration: str) -> Subject:
-    """Returns the ids and hashes by which decisions refer to a version, from its manifest only."""
+    """Returns the ids and hashes that decisions refer to, without opening the version's files."""
     files: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     for file in version.manifest.files:
         if file.path.startswith("steps/"):
@@ -491,8 +491,8 @@ def forget_demonstration(
     """Removes every version of a demonstration from a store, and every dataset that contains it.
 
     The files are removed at once, so a process that reads an old version gets an error. Datasets
-    are removed first, because they are found by the demonstration's outputs. After a crash, the
-    call can be repeated.
+    are removed first, because the demonstration's outputs are needed to find them. After a crash,
+    the call can be repeated.
 
     Args:
         stages: names of the stages whose outputs each contain a single demonstration.
@@ -531,11 +531,12 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
     """Returns whether a dataset may contain a demonstration.
 
     Args:
-        version: the dataset's version; None if its manifest is unreadable, which counts as yes.
+        version: the dataset's version, or None if its manifest cannot be read. The result is then
+            True.
         sources: the id of the demonstration, and the names of stages whose datasets contain the
-            demonstration. A dataset that was built from any of these sources contains it, too.
-        demonstration: the id of the demonstration. A dataset that links to an output of the
-            demonstration contains it, too.
+            demonstration. A dataset contains the demonstration if it was built from any of them.
+        demonstration: the id of the demonstration. A dataset also contains the demonstration if it
+            links to one of its outputs.
     """
     if version is None:
         return True

@@ -13,7 +13,8 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-# Largest difference in brightness (0 to 255) between equal cells; the noise of x264 is smaller.
+# Cells whose brightness (0 to 255) differs by more than this are different. The noise of x264 is
+# smaller.
 CHANGED = 8
 # Left, top, right and bottom of a mouse pointer (arrow or hand), in pixels from its position.
 POINTER = (-10, -6, 24, 34)
@@ -91,7 +92,10 @@ def near_duplicates(rows: Iterable[Mapping[str, Any]]) -> list[frozenset[str]]:
 
 
 def _grouped_by_hashes(rows: Sequence[Mapping[str, Any]]) -> list[frozenset[str]]:
-    """Groups demonstrations with equally many steps by similar hashes of their screenshots."""
+    """Groups demonstrations with similar screenshot hashes.
+
+    All demonstrations must have the same number of steps.
+    """
     rows = sorted(rows, key=lambda row: row["trajectory_id"])
     numbers = list[list[int]]()
     for row in rows:

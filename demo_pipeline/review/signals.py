@@ -44,14 +44,14 @@ STRAIGHT = 0.4
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
 # Above this number of deletions per 100 typed characters, a step has the signal `corrections`.
 CORRECTED_SHARE = 20.0
-MOST_CORRECTIONS = 3  # fewer deletions never count as `corrections`
+MOST_CORRECTIONS = 3  # minimum number of deletions for the signal `corrections`
 # Range of normal typing, in typed and deleted characters per second. Other speeds have the signal
 # `pace`. The fastest typists in the world reach 18.
 PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
-ALONE_S = 3.0  # longest time from an action to the screen's response, seconds
+ALONE_S = 3.0  # seconds; a later screen change is no response to the action
 # Below this time, in seconds, a wait has the signal `short_wait`. Pauses become waits from 2 s
 # (`ActionSettings.pause_ms`).
 NEAR_PAUSE_S = 2.5
@@ -59,17 +59,17 @@ NEAR_PAUSE_S = 2.5
 # step to step, the pointer must move by more than `FROZEN_MOVE_PX` screenshot pixels.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
-# Limits of the total time before the first and after the last action: as a share of the video, and
-# in seconds. A demonstration above both limits has the signal `unused_time`.
+# A demonstration has the signal `unused_time` if the time before its first action plus the time
+# after its last action exceeds both limits: a share of the video's length, and a number of seconds.
 UNUSED_SHARE = 0.5
 UNUSED_S = 15.0
-# Limits of the difference between the durations of meta.json and of the video: in seconds, and as a
-# share of the video. A demonstration above both limits has the signal `duration`. Recorders round
-# to seconds.
+# A demonstration has the signal `duration` if the duration in meta.json differs from the video's
+# length by more than both limits: a number of seconds, and a share of the length. Recorders round
+# durations to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
-# Smallest share of pointer moves that the video must confirm to avoid the signal `clock`. Measured:
-# 0.34 to 0.91 for correct clocks.
+# A demonstration has the signal `clock` if the video confirms a smaller share of its pointer moves.
+# Measured: 0.34 to 0.91 for correct clocks.
 CLOCK_SCORE = 1 / 3
 # Above this uncertainty of the clock, in milliseconds, a demonstration has the signal `clock`.
 # Screens respond to a click within this time.
@@ -192,7 +192,7 @@ class StepFacts:
     def distance(self, other: "StepFacts") -> float:
         """Returns the distance between the first points of two steps in screenshot pixels.
 
-        Infinity if a step has no point.
+        Returns infinity if either step has no point.
         """
         if not self.places or not other.places:
             return inf
@@ -232,7 +232,7 @@ class Facts:
 
 
 _TIME = attrgetter("time")
-# Way to revert a step → its hotkeys. A click on a button named `undo` or `back` counts, too.
+# Hotkeys that revert a step. A click on a button named `undo` or `back` reverts it, too.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -244,7 +244,7 @@ class SignalsFound:
     """The signals and measurements of a step or a demonstration.
 
     Attributes:
-        values: name of a column in the tables of the triage → measured value.
+        values: measured values, by the name of their column in the tables of the triage.
     """
 
     signals: set[str] = field(default_factory=set)
@@ -368,7 +368,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # A screen change that is too late for a response to the previous action has no logged cause.
+    # A change that is too late to be a response to the previous action had no input as its cause.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
@@ -480,7 +480,7 @@ def _off_task_tail(facts: Facts) -> range:
 
 
 def _words(text: str) -> set[str]:
-    """Returns the words with at least three letters in lower case."""
+    """Returns the words of at least three letters, converted to lower case."""
     return set(re.findall(r"\w{3,}", text.casefold()))
 
 
@@ -515,7 +515,7 @@ def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
     A signal of steps counts for each step that has it, but at most three times.
 
     Args:
-        counts: name of a signal → number of steps that have it.
+        counts: the number of steps that have a signal, by the name of the signal.
         signals: names of the signals of the demonstration as a whole.
     """
     points_of_steps = sum(

@@ -279,12 +279,13 @@ def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     """Reads the trajectory, and the facts from which its signals are derived.
 
-    Facts about screenshots come from a table of the stage `screenshots`, or else from the image.
+    Facts about a screenshot come from a table of the stage `screenshots`. If the table has no row
+    for it, they are computed from the image.
     """
     folders = inputs.folders
     manifest = inputs.recording
-    # Read this first, while little memory is in use, because it takes twice the memory of the
-    # result.
+    # This is read first, while little memory is in use, because reading takes twice the memory of
+    # the result.
     screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")

@@ -37,7 +37,8 @@ class _CommittedRecords:
             `Path`, and thousands of these objects are in memory.
         name: name and id of the version of the records.
         trajectory: name and id of the version of the trajectory from which the records were made.
-        digests: file → SHA-256, for the files that the current code and settings would not change.
+        digests: SHA-256 by file name, of the files that the current code and settings would not
+            change.
         withheld: why the demonstration must not leave the store; empty if it may.
     """
 
@@ -60,8 +61,8 @@ class _CommittedRecords:
 
         Args:
             folder: the folder with the files of the version.
-            fingerprints: name of a file of records → fingerprint of the current code and settings
-                that write the file.
+            fingerprints: for the name of each file of records, a fingerprint of the current code
+                and settings that write the file.
             privacy: the current privacy settings. Records that were searched with other
                 settings are withheld.
         """
@@ -90,10 +91,10 @@ class _CommittedRecords:
 def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) -> set[str]:
     """Returns the files of records that the current code and settings would not change.
 
-    Datasets read these files, and make the rows of all others again from the trajectory.
+    Datasets read these files, and rebuild the rows of all other files from the trajectory.
 
-    `Graph.state` cannot name these files, because it judges the records as a whole. It also depends
-    on the upload, which datasets ignore.
+    `Graph.state` cannot name these files, because it returns a single state for all records. This
+    state also depends on the upload, which datasets ignore.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}
     manifest = version.manifest
@@ -183,7 +184,7 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """Returns the undamaged records, and a damaged output of each other demonstration."""
+    """Returns undamaged records, and the name of a damaged output for each other demonstration."""
     store = workspace.store
     privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
@@ -247,7 +248,9 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """Returns fingerprints of all trajectories and of their splits; a change outdates a dataset.
+    """Returns fingerprints of all trajectories, by id, and of their splits, by `SPLITS`.
+
+    A dataset is out of date if one of these fingerprints has changed.
 
     Args:
         files: the files of records that the dataset reads.

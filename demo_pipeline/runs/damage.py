@@ -192,7 +192,7 @@ def noted_demonstrations(workspace: Workspace) -> set[str]:
 
 
 def damage_in_datasets(workspace: Workspace) -> list[Problem]:
-    """Returns a problem for each damaged file because of which a published dataset is incomplete.
+    """Returns a problem for each damaged file that made a published dataset incomplete.
 
     Datasets that the settings switch off are not read, because the next run does not rebuild them.
     """

@@ -21,7 +21,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
-# Name of the stage of a comparable dataset → folder of the stage's outputs.
+# Folders of the datasets that can be compared, by the names of their stages.
 _COMPARED = {
     name: stage.folder
     for name, stage in dataset_stages_by_name().items()
@@ -49,8 +49,8 @@ class _Row:
     Attributes:
         demonstration: the id of the demonstration from which the row was made.
         split: the split of the row; empty if unknown.
-        parts: column → digest of its value, and `<column> (file)` → digest of the files that
-            the value names.
+        parts: for each column, the digest of its value. If the value names files, the key
+            `<column> (file)` has the digest of their contents.
     """
 
     demonstration: str
@@ -65,7 +65,7 @@ class _Dataset:
     Attributes:
         stage: the name of the stage that built the dataset.
         name: the dataset's version or folder, as shown to people.
-        read_rows: reads the rows of the dataset by their ids.
+        read_rows: a function that reads the rows, and returns them by id.
     """
 
     stage: str
@@ -81,7 +81,7 @@ class RowDifference:
         row: the id of the row.
         demonstration: the id of the demonstration from which the row was made.
         change: how the row differs.
-        split: the split of the row, or both if it changed: `val → train`.
+        split: the split of the row. If the split changed, the old and the new one: `val → train`.
         parts: the columns whose values or files changed.
     """
 
@@ -205,7 +205,10 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns the datasets below a path in an exported folder, by stage; empty for other paths."""
+    """Returns the datasets below a path in an exported folder, by stage.
+
+    Returns an empty dictionary if the path is not in an exported folder.
+    """
     for root in (path, *path.parents[:_EXPORT_LEVELS]):
         datasets = {}
         for stage, folder in _COMPARED.items():

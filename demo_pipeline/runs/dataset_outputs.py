@@ -43,8 +43,8 @@ from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Recipe, Staging, Version, VersionName
 from demo_pipeline.trajectories.trajectory_stages import TRAJECTORIES_STAGE
 
-# Key in recipes and summaries of datasets for the hash of the settings with which screenshots were
-# searched for private data.
+# Key in recipes and summaries of datasets. The value is a hash of the privacy settings with which
+# screenshots were searched for private data.
 LOOKED_FOR = "looked_for"
 _FAILED_EXPORTS = "failed_exports"  # folder of the store's documents about failed exports
 _LOG = logging.getLogger(__package__)
@@ -113,7 +113,10 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Returns the published outputs of a stage that has several, by name; otherwise empty."""
+        """Returns the published outputs of the stage by name, if the stage has several outputs.
+
+        Returns an empty dictionary for other stages.
+        """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return {}
@@ -229,7 +232,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Lists in `staging` the versions from which an export may hard-link files, likeliest first."""
+    """Adds to `staging` the versions from which an export may hard-link files, best first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -268,7 +271,7 @@ def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTraje
 def _looked_for(privacy: PrivacySettings) -> dict[str, str]:
     """Returns a hash of the privacy settings under the key `LOOKED_FOR`.
 
-    Empty if screenshots are not searched for private data.
+    Returns an empty dictionary if screenshots are not searched for private data.
     """
     return {LOOKED_FOR: hash_of_settings(privacy)} if privacy.reads_pictures else {}
 
@@ -289,7 +292,7 @@ def files_of_records(stage: Stage[DatasetInputs]) -> tuple[str, ...]:
 def export_states(graph: Graph) -> tuple[ExportState, ...]:
     """Returns the state of every training export.
 
-    Disabled exports lack the names of their assets, because importing their modules would take
+    The asset names of disabled exports are left empty, because importing their modules would take
     time. `with_assets` adds the names.
     """
     return tuple(_export_state(graph, name) for name in export_names())

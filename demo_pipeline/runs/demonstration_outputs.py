@@ -125,9 +125,10 @@ def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) ->
 
 
 def is_outdated(graph: Graph, demonstration: str) -> bool:
-    """Returns whether outputs of a demonstration are stale only because code or settings changed.
+    """Returns whether a demonstration has outdated outputs although its upload is unchanged.
 
-    False if the upload was never built, changed after its build, or was rejected.
+    Usually, the code or the settings have changed. Returns False if the upload was never built,
+    changed after its build, or was rejected.
     """
     recording = graph.state(demonstration_output(graph, STAGES[0], demonstration))
     if isinstance(recording, Absent | Refused):
@@ -325,7 +326,7 @@ class RecordingOutput(DemonstrationOutput):
         """Returns the upload's fingerprint from the last build if change times show no change.
 
         This saves hashing the files, which takes minutes for thousands of videos. Change times
-        (ctime) also show copied old files and moved old folders.
+        (ctime) are also updated if an old file is copied or an old folder is moved.
 
         Returns None if something changed after the last build, if the graph does not trust times,
         or if the uploads or the store are in a bucket, where the local time of a version is the
@@ -376,8 +377,8 @@ class RecordingOutput(DemonstrationOutput):
 
         Raises:
             UploadChangedError: the upload was replaced during the build. The next run builds it.
-            DemonstrationError: the upload differs from an unchanged listing for the second time,
-                and is rejected as unreadable.
+            DemonstrationError: the build failed for the second time because the upload differs
+                from its listing, although the listing is unchanged. The upload is unreadable.
         """
         if isinstance(error, OutputError):
             return False
@@ -397,7 +398,7 @@ class RecordingOutput(DemonstrationOutput):
     def _owns(self, stage_of_record: str) -> bool:
         """Returns whether a success of this first stage ends a quarantine by the given stage.
 
-        Quarantines by stages that no longer exist end, too.
+        Quarantines by stages that no longer exist are ended, too.
         """
         return stage_of_record == self.stage.name or stage_of_record not in STAGE_BY_NAME
 

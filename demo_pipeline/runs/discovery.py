@@ -25,7 +25,8 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.store.folder import ObjectInfo
 from demo_pipeline.store.uploads import listing_fingerprint
 
-# Time limit, in seconds, for asking the store during a look. The next look continues.
+# Time limit for checks of the store during a look, in seconds. The next look checks the remaining
+# uploads.
 _SECONDS_PER_LOOK = 20.0
 NO_END = (False, 0.0)  # (cancelled, end time) for an upload that had no run yet
 STOPPED = -1  # value of `SeenUpload.attempt` after a person cancelled the run; no run is requested
@@ -136,7 +137,7 @@ def decide(  # noqa: PLR0917 - facts from six places
         listed: every folder in the uploads, by name.
         seen: the uploads that the previous look remembered.
         settled: knows whether the store has all outputs of an upload.
-        ends: id → whether a person cancelled the last requested run, and when this run ended.
+        ends: whether a person cancelled the last requested run, and when this run ended, by id.
         in_work: ids with a queued or active run.
     """
     now = time.time()
@@ -181,7 +182,7 @@ class SettledUploads:
     """
 
     def __init__(self) -> None:
-        # id → (`ListedUpload.state`, names of quarantine records) when the upload was settled.
+        # For each id, `ListedUpload.state` and the names of quarantine records when it was settled.
         self._settled: dict[str, tuple[str, str]] = {}
         self._records: dict[str, str] = {}
 
@@ -264,7 +265,10 @@ def as_plain(seen: Mapping[str, SeenUpload]) -> dict[str, list[str | float | int
 
 
 def from_plain(value: object) -> dict[str, SeenUpload]:
-    """Converts JSON values from `as_plain` to remembered uploads; empty for another format."""
+    """Converts JSON values from `as_plain` to remembered uploads.
+
+    Returns an empty dictionary if the values have another format.
+    """
     if not isinstance(value, dict):
         return {}
     with suppress(TypeError, ValueError):

@@ -68,7 +68,7 @@ def export_datasets(
             settings are not checked.
 
     Returns:
-        Name of each copied output → number of bytes written.
+        The number of bytes written for each copied output, by the output's name.
 
     Raises:
         StorageError: `dest` is not empty, a dataset was built with other privacy settings, a file
@@ -130,8 +130,8 @@ def _require_same_privacy(
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
     """Returns whether an output shows only screenshots that were searched with these settings.
 
-    A dataset's summary has a hash of the settings. A contact sheet has no hash. It passes if it
-    shows its demonstration's current redactions, and they were made with these settings.
+    A dataset's summary has a hash of the settings. A contact sheet has no hash. Therefore, it must
+    show the demonstration's current redactions, and these must have been made with the settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

@@ -21,8 +21,8 @@ from demo_pipeline.store.versions import CheckOutcome
 
 # Seconds before each retry after a transient error. If the last retry fails, the run fails.
 RETRY_SECONDS = (5, 20, 80)
-# Limits of the pause before the daemon requests another run for a demonstration whose run failed.
-# The pause is doubled after each further failed run.
+# First and longest pause before the daemon requests another run for a demonstration whose run
+# failed. The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
 _DOUBLINGS = 10  # maximum number of doublings; five of them reach the longest pause

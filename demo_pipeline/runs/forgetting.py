@@ -79,7 +79,7 @@ class PersonSearch:
     Attributes:
         person: the full value of a field that identifies the person. Case is ignored. If empty,
             any person matches.
-        fields: name of a field → required value. All fields must match.
+        fields: required values by the names of their fields. All fields must match.
     """
 
     person: str = ""
@@ -154,11 +154,11 @@ class Removal:
     Attributes:
         is_uploaded: whether the uploads have a folder of the demonstration.
         upload: the names of the files in the uploaded folder.
-        outputs: the demonstration's own outputs, which lose all versions.
-        datasets: the datasets that contain the demonstration; they lose all versions.
+        outputs: the demonstration's own outputs. All their versions are removed.
+        datasets: the datasets that contain the demonstration. All their versions are removed.
         documents: the number of quarantine records, decisions and annotations.
-        records: name of a training export → number of the demonstration's records in its last
-            build.
+        records: the number of the demonstration's records in the last build of each training
+            export, by the export's name.
     """
 
     demonstration: str
@@ -198,9 +198,9 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 
 
 def _records(store: Store) -> Mapping[str, Counter[str]]:
-    """Returns the number of records of each demonstration in each training export.
+    """Returns the number of records in each training export, for each demonstration.
 
-    Empty if the index of the datasets was never built.
+    Returns an empty dictionary if the index of the datasets was never built.
     """
     records: dict[str, Counter[str]] = {}
     if store.current(INDEX_STAGE.folder) is None:

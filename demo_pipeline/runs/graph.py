@@ -172,7 +172,7 @@ class Output(ABC, Generic[AnyInputs]):
         """Returns the plan for building this output with the current inputs, code and settings.
 
         Raises:
-            MissingOutput: a required input was never built, or lacks a file.
+            MissingOutput: a required input was never built, or one of its files is missing.
             DemonstrationError: the upload cannot be read.
         """
 
@@ -205,7 +205,7 @@ class Output(ABC, Generic[AnyInputs]):
 
 
 class Graph:
-    """The states of a workspace's outputs, and the means to build them, during a single run.
+    """Decides which outputs of a workspace are up to date, and builds them, during a single run.
 
     Results are cached, so make a new graph for each run.
 
@@ -243,7 +243,7 @@ class Graph:
     def damages(self, name: str) -> Sequence[OutputDamage]:
         """Returns the differences between an output and its manifest.
 
-        Empty for demonstrations that are not in `suspects`.
+        Outputs of demonstrations that are not in `suspects` are not compared.
         """
         if name.rpartition("/")[2] not in self.suspects:
             return ()
@@ -383,7 +383,8 @@ class Graph:
         """Returns the reasons to build an output again, apart from stale inputs.
 
         Returns:
-            Cause → phrase that describes the change. Empty if a build would change nothing.
+            A phrase that describes the change, for each cause. Empty if a build would change
+            nothing.
         """
         differences = recipe_differences(published.manifest.recipe, recipe)
         if not self._is_complete(published):
@@ -455,7 +456,7 @@ class Graph:
                     raise
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
-        """Attempts to build an output, and blames a damaged input for any failure.
+        """Attempts to build an output. If this fails, checks whether an input is damaged.
 
         Raises:
             ChangedOutput: an input is damaged.
@@ -523,7 +524,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     """Returns the differences between two recipes.
 
     Returns:
-        Cause → phrase for people that describes the change. Empty if the recipes are equal.
+        A phrase for people that describes the change, for each cause. Empty if the recipes are
+        equal.
     """
     differences: dict[Cause, str] = {}
     if before.code_version != now.code_version:
@@ -564,7 +566,7 @@ def run_checks(
 
 
 def require_passed(outcomes: Sequence[CheckOutcome]) -> None:
-    """Raises `RefusedError` if a blocking check failed, with all outcomes."""
+    """Raises `RefusedError`, with all outcomes, if a blocking check failed."""
     for outcome in outcomes:
         if outcome.blocking and not outcome.passed:
             raise RefusedError(outcome.problems, outcomes)

@@ -276,7 +276,7 @@ def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
     """Returns the incomplete uploads, without quarantined demonstrations.
 
     Returns:
-        Demonstration id, in sorted order → a phrase such as `meta.json is missing`.
+        A phrase such as `meta.json is missing` for each demonstration id, in sorted order.
 
     Raises:
         StorageError: the uploads or the store cannot be read.

@@ -177,7 +177,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
 
 
 def renew_catalog(workspace: Workspace) -> None:
-    """Builds the catalog of OSWorld tasks, with which imported trajectories are matched.
+    """Builds the catalog of OSWorld tasks, in which imported trajectories look up their tasks.
 
     Does nothing if the folder of task files is missing. If the catalog cannot be built, the
     previous catalog is kept.

@@ -156,7 +156,7 @@ def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason
     """Returns the values of a column for the events with a given reason.
 
     Args:
-        reasons: event index → reason in the event accounting.
+        reasons: the reason of each event in the event accounting, by event index.
         reason: a reason such as `hook_copy`.
     """
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)

@@ -68,7 +68,7 @@ class WorkerAnswer:
     Attributes:
         again: the demonstrations to process again, because their runs died.
         failures: the failures of the steps of the run; empty if the run succeeded.
-        built: dataset → location, in build order.
+        built: the locations of the built datasets, by the names of their stages, in build order.
     """
 
     again: tuple[str, ...] = ()

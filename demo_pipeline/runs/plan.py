@@ -42,7 +42,7 @@ class Plan:
     unchanged.
 
     Attributes:
-        demonstrations: id → the stages to build, with reasons.
+        demonstrations: the stages to build for each demonstration, with reasons, by id.
         datasets: the dataset stages to build, with reasons.
     """
 
@@ -54,7 +54,8 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
     """Returns the outputs that a run over these demonstrations would build.
 
     Args:
-        todo: id → reason to build all outputs, or an empty string to build only stale outputs.
+        todo: the reason to build all outputs of each demonstration, by id. If the reason is an
+            empty string, only stale outputs are built.
         force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)
@@ -141,8 +142,8 @@ def tasks_unchanged(workspace: Workspace) -> bool:
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     """Returns the outcome of every dataset; None if a dataset is not up to date.
 
-    Also returns None if a trajectory is damaged, so that a run reports the damage. Empty if the
-    store has no trajectory.
+    Also returns None if a trajectory is damaged, so that a run reports the damage. Returns an empty
+    list if the store has no trajectory.
 
     Raises:
         StorageError: the store cannot be read.

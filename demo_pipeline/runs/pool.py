@@ -51,8 +51,8 @@ class Pool(Generic[_Task, _Answer]):
     Create the pool while this process has no other thread, because a fork copies only one thread.
 
     Attributes:
-        begin: `module:function`, called in each worker before its first task. It returns a function
-            from task to answer. Only workers import the module.
+        begin: `module:function`, called in each worker before its first task. It returns the
+            function that answers tasks. Only workers import the module.
         arguments: the arguments of `begin`.
         workers: the largest number of processes at once.
     """
@@ -60,7 +60,7 @@ class Pool(Generic[_Task, _Answer]):
     begin: str
     arguments: tuple[Any, ...]
     workers: int
-    # Connection to a worker → its task, or None while the worker is idle.
+    # The task of each worker, by the connection to the worker. None while the worker is idle.
     _tasks: dict[Any, _Task | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

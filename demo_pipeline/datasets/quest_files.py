@@ -73,7 +73,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path, trajectories: Sequence[DatasetTrajectory]) -> list[Problem]:
-    """Checks that each quest has a correct task file and is listed, and reports extra files."""
+    """Checks the task file of each quest, and the list of quests. Also reports extra files."""
     tasks = read_task_folder(folder)
     problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     expected = {_file_of(task): task for task in _readable_tasks(trajectories)}

@@ -56,7 +56,7 @@ CORRECTIONS_FILE = "corrections.json"  # corrections that people made in reviews
 NOTES_FILE = "notes.json"  # the effective annotations
 # Reasons for leaving out a trajectory or a step.
 NOT_APPROVED = "not_approved"  # the settings require a reviewer's approval, which is missing
-UNKNOWN_OUTCOME = "unknown_outcome"  # no success was recorded, and meta.json has no status
+UNKNOWN_OUTCOME = "unknown_outcome"  # not recorded as a success, and meta.json has no status
 BAD_STEP = "bad_step"  # a reviewer or an annotation says that the step is wrong
 _LOG = logging.getLogger(__package__)
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
@@ -347,8 +347,8 @@ class Candidate:
             instruction.
         recorded: time of the recording, in UTC.
         hidden: the hidden actions, that is, the actions that no screenshot shows.
-        incomplete: indexes of the steps that exports of steps leave out, because too many actions
-            before the step are hidden. The index after the last step stands for the end.
+        incomplete: indexes of the steps that exports of steps leave out, because too many of the
+            actions before them are hidden. The index after the last step stands for the end.
         bad_steps: indexes of the steps that are no training targets, because a reviewer marked them
             as bad or, with the setting `exclude_steps`, an annotation calls them incorrect.
         gives_steps: whether exports of steps can use the trajectory, because at least one step or

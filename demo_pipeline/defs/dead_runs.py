@@ -1,8 +1,8 @@
 """Finds and closes runs that Dagster counts as active although their processes were killed.
 
 A process locks a file while it executes a run (runs/run_locks.py). If the file of an active run is
-not locked, its process is dead. If a process was killed before it created the file, the run is
-recognized because the server that launched it has ended.
+not locked, its process is dead. If no process has created the file yet, the run counts as dead
+once the server that launched the run has ended.
 """
 
 import json
@@ -19,8 +19,8 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
-# Maximum time from the launch of a run to the lock of its file. A run that takes longer counts as
-# dead. Measured: 4 s, and 20 s on a busy machine.
+# Maximum time from the launch of a run to the lock of its file. A run without the address of a
+# server counts as dead if it takes longer. Measured: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
 # A run that changed in the last 10 s does not count as dead, because its process can outlive the
 # server that launched it. Closing a run too early does no harm, because Dagster does not
@@ -78,7 +78,7 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 
 
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
-    """Yields the runs whose process died on this machine before it could lock the lock file.
+    """Yields the runs whose process died on this machine before it created its lock file.
 
     Runs whose event log is on another machine are left out, because their server may run there.
     """

@@ -1,4 +1,4 @@
-"""Examines whether Dagster can work: its home, runs that hang, the daemon and the sensors.
+"""Checks Dagster's home, runs that hang, the daemon and the sensors.
 
 This is the check `dagster` of `demo-pipeline doctor`.
 """
@@ -90,7 +90,7 @@ def _instance(
 def sensor_intervals(settings: Settings) -> dict[str, int]:
     """Returns the seconds between two evaluations for each sensor name.
 
-    The numbers are copied from the Dagster definitions, which `doctor` does not load, to be fast.
+    The Dagster definitions contain the same numbers, but `doctor` does not load them, to be fast.
     """
     return dict.fromkeys(_SENSORS, settings.discovery.interval_seconds)
 

@@ -79,7 +79,7 @@ def read_document(
     """Reads a JSON file into a model.
 
     Args:
-        file: the file name in the problems.
+        file: the name of the file in the returned problems.
 
     Returns:
         The content of the file and warnings, or None and the errors.

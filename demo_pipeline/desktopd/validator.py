@@ -3,8 +3,8 @@
 Problems are returned and never raised. Messages identify nodes by id or number instead of text,
 because the text may be private. Symbolic links are followed. exports/sft.py validates SFT files.
 
-msgspec decodes trees in a fifth of the time that pydantic models take. The models parse only trees
-that break the format, to find the faults.
+msgspec decodes trees in a fifth of the time that pydantic models take. Only trees that break the
+format are parsed again with the models, to find the faults.
 """
 
 import os
@@ -218,7 +218,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     """Checks a parsed ui_tree.json.
 
     Args:
-        file: the file name in the problems.
+        file: the name of the file in the returned problems.
         text: the JSON text, for line numbers.
 
     Returns:
@@ -309,7 +309,7 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
 
     Args:
         nodes: the nodes of the step's tree; None if the tree could not be read.
-        file: the file name in the problems.
+        file: the name of the file in the returned problems.
     """
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:

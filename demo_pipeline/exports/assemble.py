@@ -1,8 +1,8 @@
 """Builds the dataset of an export from the rows of its trajectories.
 
 `each_row` decides which rows a dataset has, and in which split. `DatasetFiles` finds the file for
-each part of a row. `build_form` writes the files of a dataset. dataset_comparison.py compares the
-same rows with the existing files.
+each part of a row (`Row.parts`). `build_form` writes the files of a dataset. dataset_comparison.py
+compares the same rows with the existing files.
 """
 
 import os
@@ -82,7 +82,7 @@ def each_row(
 
 @dataclass(eq=False)
 class DatasetFiles(ABC):
-    """Goes through the rows of a dataset and finds the file for each part of a row.
+    """Goes through the rows of a dataset and passes each part of a row (`Row.parts`) to its file.
 
     Subclasses write the files, or compare them.
 

@@ -135,7 +135,7 @@ def _without_drift(
 ) -> Clock:
     """Returns the clock measured from the pointer's moves, corrected for drift.
 
-    If ffmpeg logged a start time, it remains the time of the first frame.
+    If ffmpeg logged a start time, the first frame keeps this time.
     """
     clock = drift_corrected(by_pointer, changes.middle_s, parts)
     if logged is None:
@@ -160,7 +160,7 @@ def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """Returns the spans in which an action or its effect on the screen may lie, video seconds."""
+    """Returns the video span of each action, except pauses, and of its effect on the screen."""
     uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(
@@ -172,7 +172,7 @@ def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
     ]
 
 
-def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is compared with
+def _clock_without_pointer(  # noqa: PLR0917 - each kind of evidence is an argument
     search: ClockSearch,
     changes: ChangeMap,
     presses: PointerPath,
@@ -186,7 +186,8 @@ def _clock_without_pointer(  # noqa: PLR0917 - the evidence, and the clock it is
     result is `documented`.
 
     Args:
-        changes: the changed cells in the decoded stretches; those of further stretches are added.
+        changes: the changed cells in the decoded stretches. The searches decode more stretches and
+            add their changed cells.
         presses: times and positions of the button presses.
         answered: the result of `answered_inputs`.
         scales: event scales to try, the most likely first.

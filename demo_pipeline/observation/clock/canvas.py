@@ -152,8 +152,8 @@ class Canvas:
         """Whether the pointer may be invisible, because its position is at a border of the screen.
 
         At the right and the lower border, almost nothing of the pointer's image is inside the
-        screen. At any border, the pointer may be on another display, because some recorders then
-        log the nearest position at the border. `x` and `y` are in event space.
+        screen. At any border, the pointer may be on another display, because some recorders log
+        positions on other displays as the nearest border position. `x` and `y` are in event space.
         """
         video_x, video_y = self.to_video(x, y)
         right = self.video_width - self.left
@@ -357,7 +357,7 @@ class ScreenParts:
         return len(self.parts)
 
     def add(self, later: Sequence[ScreenPart]) -> None:
-        """Adds `later`, which replaces all parts that begin at or after its first part."""
+        """Adds `later`, and removes old parts that begin at or after the start of `later`."""
         earlier = (part for part in self.parts if part.from_ms < later[0].from_ms)
         self.parts = (*earlier, *later)
 

@@ -67,7 +67,8 @@ class Clock:
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of the pointer's moves that the frames confirm, or for the method
             `click_onsets`, share of the presses with a reaction. None if neither was measured.
-        moves: number of items of evidence: pointer moves, keys, inputs or presses, by method.
+        moves: number of pointer moves, keys, inputs or presses (depending on the method) that were
+            compared with the video.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.
         rate: video seconds per second of the log; 1.0 without drift.
         shifts: corrections of event times, in time order; empty if nobody set the recorder's clock.

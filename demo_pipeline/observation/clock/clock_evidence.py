@@ -31,7 +31,7 @@ _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidenc
 _MIN_DIFFERING = 24
 # Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
 # chance". Measured on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks and
-# 3.5 % of the right clocks had a smaller ratio, but no right clock with 24 moves.
+# 3.5 % of the right clocks had a smaller ratio. No right clock with 24 moves had a smaller ratio.
 _MIN_SURPRISE = 16.0
 # A redraw counts as at most 98 % of the cells, even if it changed more of them. Without this limit,
 # one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
@@ -205,9 +205,9 @@ class Moves:
     def _ratios(self, scale: float) -> Floats:
         """Returns for each move the log-likelihood ratio of "the lag is right" to "it is wrong".
 
-        The result has the moves of all lags, one lag after the other. At the right lag, every
-        second move is confirmed. At a wrong lag, the probability that a move is confirmed is the
-        share of the screen that changed.
+        The result begins with the moves at the first lag, followed by the moves at the second lag,
+        and so on. At the right lag, a move is assumed to be confirmed with a probability of 50 %.
+        At a wrong lag, the probability is the share of the screen that changed.
         """
         packed = self._changes.packed()
         cells = int(np.prod(self._changes.shape))
@@ -217,7 +217,7 @@ class Moves:
         return np.asarray(np.log(0.5 / np.where(hits, by_chance, 1 - by_chance)), float)
 
     def _hits(self, scale: float, packed: np.ndarray[Any, np.dtype[np.uint8]]) -> Cells:
-        """Returns for each move at each lag whether the screen changed at the pointer."""
+        """Returns for each move at each lag whether the screen changed at both ends of the move."""
         track = self._track
         rows, columns = self._changes.shape
         row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
@@ -235,11 +235,11 @@ def _moves_at_lag(
 ) -> tuple[Indexes, Indexes, Indexes]:
     """Returns the moves between frames at one lag, as three arrays of equal length.
 
-    They contain the indexes of the interval between two frames, of the position before the move,
-    and of the position after it.
+    For each move, the arrays contain the index of the interval between two frames, the index of the
+    position before the move, and the index of the position after the move.
 
     Args:
-        events: times of the positions from index `first` on, in video seconds at this lag.
+        events: times of the positions in `track` from `first` on, in video seconds at this lag.
         frames: times of the frames, video seconds.
         first: index in `track` of the first position in `events`.
     """
@@ -305,17 +305,17 @@ _BAND = 3  # rows of cells in a band of the screen, about the height of a line o
 # Bands that change more than 30 % of the time are ignored, because typing does not cause so many
 # changes.
 _RESTLESS = 0.3
-# The next three thresholds are compared with the log-likelihood ratio of the best lag, minus that
-# of an average lag. Measured on nine videos of typing: whole, in windows of 20 s, and in windows of
+# The next three thresholds apply to log-likelihood ratios from which the median over all lags was
+# subtracted. Measured on nine videos of typing, for whole videos, windows of 20 s and windows of
 # 10 s. With the right keys, a lag was found in 10 of 11, 37 of 45 and 55 of 89 cases, each time the
 # right lag. With the keys of another video, or with reversed keys, a lag was found in 0 of 361,
 # 0 of 1,464 and 9 of 2,607 cases.
-_MIN_NATS = 14.0  # the minimum in nats
+_MIN_NATS = 14.0  # minimum ratio of the best lag, nats
 # The ratio of the best lag must be at least 2.5 times the ratio of every rival, because bursts of
 # typing resemble each other.
 _CONTRAST = 2.5
-# The best lag must have at least twice the ratio that lags close to it have at the median, because
-# a burst of typing also fits roughly at a close lag.
+# The ratio of the best lag must be at least twice the median ratio of the lags beside it, because a
+# burst of typing also fits roughly at a close lag.
 _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
 _BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
@@ -548,7 +548,7 @@ def clock_from_clicks(
     rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
     if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
-    # A late reaction makes the lag larger, so the smallest lag of the plateau is the most exact.
+    # The fastest reactions decide the smallest lag of the plateau, and the slowest the largest lag.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
     frame_ms = float(np.median(np.diff(changes.times))) * 1000

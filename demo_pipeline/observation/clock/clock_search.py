@@ -161,10 +161,10 @@ class ClockSearch:
         yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
-        """Yields the stretch with most moves near the first movement.
+        """Yields the stretch with the most moves near the first movement.
 
         Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first stretch.
-        Measured: 8 of 42 videos yield a stretch, and each of the 8 stretches shows the clock.
+        Measured on 42 videos: a stretch was yielded for 8, and the clock was found in all 8.
         """
         times = self.video.times
         keys = self._key_frames
@@ -320,7 +320,7 @@ class ClockSearch:
         return np.asarray(self.video.packets.key_pts * float(self.video.packets.time_base), float)
 
     def _key_frame_before(self, time: float) -> float:
-        """Returns the time of the last key frame up to `time`, or else of the first frame."""
+        """Returns the time of the last key frame at or before `time`, or of the first frame."""
         keys = self._key_frames
         position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
         return float(keys[position - 1]) if position else float(self.video.times[0])
@@ -328,9 +328,10 @@ class ClockSearch:
     def parts_to_check(self, clock: Clock, begin: float, end: float) -> list[Span]:
         """Returns the parts between two video times that are worth checking for a changed clock.
 
-        The time is divided into equal shares. The first share is left out, because later shares
-        also show its delay. Each later share yields at most one part: the shortest span that starts
-        at a key frame and has enough moves, or else the span with most typed keys.
+        The time between them is divided into equal sections. The first section is left out, because
+        a clock that changed there is also wrong in later sections. Each later section yields at
+        most one part: the shortest span that starts at a key frame and has enough moves. If no span
+        has enough moves, the part is the span with the most typed keys.
         """
         if end - begin < WORTH_S:
             return []
@@ -381,7 +382,7 @@ class ClockSearch:
         return min(spans, key=lambda span: span.end - span.start, default=None)
 
     def _most_typing(self, typed: Any, key_frames: Floats) -> Span | None:
-        """Returns the span of `LONGEST_PART_S` that starts at a key frame and contains most keys.
+        """Returns the span of 10 s that starts at a key frame and contains the most keys.
 
         Returns None if no such span contains `PART_KEYS` keys.
 
@@ -443,8 +444,8 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts of the video.
 
     A part is ignored if its clock differs by no more than the uncertainty of `clock`, or by no more
-    than both its own uncertainty and `MIN_LEAD_MS`. If ffmpeg printed the start time, a part is
-    ignored if the clocks differ by no more than the sum of both uncertainties.
+    than the smaller of its own uncertainty and `MIN_LEAD_MS`. If ffmpeg printed the start time, a
+    part is ignored if the clocks differ by no more than the sum of both uncertainties.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

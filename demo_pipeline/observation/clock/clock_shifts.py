@@ -19,7 +19,7 @@ from demo_pipeline.observation.frames.video_reader import RecordedVideo, Span
 from demo_pipeline.recording.clock_steps import ClockStep
 
 WINDOW_MS = 10_000.0  # length of a window of the log whose inputs are searched for in the video
-MAX_WINDOWS = 3  # maximum number of windows that are tried; those with most input come first
+MAX_WINDOWS = 3  # only the three windows with the most input are tried
 MIN_INPUTS = 12  # minimum number of positions and keys in a window
 MOST_MS = 60_000.0  # shifts up to one minute above the smallest possible shift are tried
 LEAST_MS = 2_000.0  # minimum range of lags tried in each direction, so that one lag can stand out
@@ -154,7 +154,7 @@ def _clock_within(
 
 
 def _windows(inputs: InputTimes) -> Iterator[tuple[float, float]]:
-    """Yields start and end of the windows with most input, epoch ms. Windows do not overlap."""
+    """Yields start and end of the windows with the most input, epoch ms; they do not overlap."""
     times = np.sort(np.concatenate([inputs.track.times, inputs.keys]))
     for _ in range(MAX_WINDOWS):
         counts = np.searchsorted(times, times + WINDOW_MS) - np.arange(len(times))

@@ -3,8 +3,8 @@
 This search is for recordings of keyboard work, which have too few moves and too little typing for
 the searches in clock_evidence.py.
 
-The score of a lag is the sum of two log-likelihood ratios. One is for the pointer being where cells
-changed, the other for changes following inputs more often than by chance.
+The score of a lag is the sum of two log-likelihood ratios. The first is high if cells changed where
+the pointer was. The second is high if changes follow inputs more often than by chance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def answered_inputs(inputs: Sequence[Input]) -> Floats:
     return np.array(sorted(times), float)
 
 
-def clock_from_inputs(  # noqa: PLR0917 - the data that is compared, and the lags
+def clock_from_inputs(  # noqa: PLR0917 - each kind of evidence is an argument
     changes: ChangeMap,
     frames: Floats,
     track: PointerPath,
@@ -84,7 +84,8 @@ def clock_from_inputs(  # noqa: PLR0917 - the data that is compared, and the lag
     Args:
         frames: times of all frames of the video, seconds.
         inputs: the result of `answered_inputs`.
-        scales: event scales to try, the most likely first. The first that shows a clock decides.
+        scales: event scales to try, the most likely first. The search ends at the first scale that
+            shows a clock.
     """
     if not len(changes) or len(inputs) < _MIN_INPUTS:
         return None

@@ -141,7 +141,7 @@ UNKNOWN_COST = 0.6
 # Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# Minimum size of a redraw that may be the change of resolution, relative to the largest redraw.
+# A redraw less than half as large as the largest redraw is not the change of resolution.
 COMPARABLE = 0.5
 # Minimum share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
 # moves; a scale that was 4 % off explained half of them.
@@ -152,14 +152,14 @@ LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count a
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
 # same moves, the more usual resolution wins.
 UNLIKELIER = 1e-3
-# Minimum share of all cells that change in a redraw. A new resolution changes every cell whose
-# surroundings do not have a single color.
+# Minimum share of all cells that change in a redraw. The minimum is low, because a new resolution
+# does not change cells within areas of a single color.
 REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves. A
-# person makes 32 in two to four movements towards a target.
+# The search for a change runs after every move between frames until there are 32 such moves. People
+# need two to four movements towards a target for 32 moves.
 FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 
@@ -469,12 +469,12 @@ class _CanvasEvidence:
 
         The redraw lies between the last move that the old state explains better and the first move
         that the new state explains better. Several large redraws in this time are joined into one.
-        Without a redraw, the share of the result is 0.
+        If there was no redraw, the share of the result is 0.
 
         Args:
             gains: (moves,), positive where the new state explains a move better than the old one.
             first_move: index of the first move under the new state.
-            scan_ms: time of a scan that showed the new size; infinite without one.
+            scan_ms: time of a scan that showed the new size; infinite if there is no such scan.
         """
         old_times = [
             time for time, gain in zip(self._times[:first_move], gains, strict=False) if gain < 0

@@ -103,7 +103,8 @@ class _PendingRequest:
     def chooser(self, scale: float | None) -> FrameChooser:
         """Returns the chooser for a scale.
 
-        Without such a chooser, returns that of a target without a box, or else that of the scale 1.
+        If it does not exist, returns the chooser for a target without a box, or else the chooser
+        for the scale 1.
         """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)

@@ -26,8 +26,8 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, Pixe
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import Frame, Luma, Span, number_at
 
-# Width and height of the usual pointer, an arrow, in units of event space. The arrow lies to the
-# right of its hot spot and below it.
+# Width and height of the usual pointer, an arrow, in units of event space. The hot spot is the
+# arrow's upper left corner.
 ARROW_PX = (12.0, 20.0)
 # A missing arrow proves nothing if less than half of its area would be inside the screen.
 LEAST_ARROW = 0.5
@@ -38,7 +38,7 @@ class _PointerTest:
     """The frames that show whether the pointer came to the place of an action.
 
     Attributes:
-        action_index: row of actions.parquet.
+        action_index: number of the action's row in actions.parquet.
         place: place of the press or the release, video pixels.
         origin: place of the pointer in the frame `before`, video pixels.
         scale: video pixels per unit of event space.

@@ -1,8 +1,7 @@
 """The `actions` stage: turns events into actions and accounts for every line of the log.
 
 actions.parquet has a row for each action. ledger.parquet, called the event accounting, has a row
-for each log line. This module also finds the action with which the person may have stopped the
-recorder.
+for each log line. This module also finds the action that may have stopped the recorder.
 """
 
 import logging
@@ -131,9 +130,9 @@ def known_stop_ms(actions_folder: Path, inputs: Sequence[Input]) -> int | None:
 
 
 def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int]]:
-    """Returns the times at which text was typed that was later erased.
+    """Returns the time range of each text that was typed and then erased.
 
-    No action contains the erased text.
+    No action contains these texts.
 
     Args:
         actions_folder: output of the `actions` stage.

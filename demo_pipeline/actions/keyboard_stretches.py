@@ -98,7 +98,7 @@ class Keyboards:
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Begins a stretch after each given line. All stretches get the first one's keyboard."""
+        """Returns stretches that begin after the given lines, all with the first keyboard."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)

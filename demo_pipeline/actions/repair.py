@@ -39,8 +39,8 @@ class Repairs:
 
     Attributes:
         dropped: the reason why an input was dropped, by line number.
-        duplicate_factors: number of times that each event of a type was logged, by event type.
-            Only types with a number above 1.
+        duplicate_factors: number of times that each event was logged, by event type. Only numbers
+            above 1 are contained.
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.
@@ -166,7 +166,7 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
     Releases of modifiers are left out, because recorders log the copy of such a release as a press.
 
     Returns:
-        For each event type, the number of groups by their size.
+        For each event type, the number of groups of each size.
     """
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []

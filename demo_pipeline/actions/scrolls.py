@@ -147,7 +147,7 @@ class ScrollEvidence:
         action_index: index of the action that is the scroll.
         delta_sum: sum of the logged deltas, never 0.
         content_moves: number of frames for each direction in which the content moved.
-        pixels: video pixels by which the content moved in total.
+        pixels: total motion of the content in video pixels.
         unclear: whether the unit of the deltas is unclear in the log.
     """
 

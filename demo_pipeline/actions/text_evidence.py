@@ -173,7 +173,7 @@ class TextWitness:
         """Returns the text that a field gained by a typing action, or None if unknown.
 
         The last scan before the action is compared with the first scan after the action. Exactly
-        one field must have changed between these scans, and no other action may have changed it.
+        one field must have changed between these scans, and no other action can have changed it.
 
         Args:
             number: index of the action in `actions`.

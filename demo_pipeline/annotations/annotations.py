@@ -173,8 +173,8 @@ def checked_annotation(kind: str, value: Any, step: int | None) -> tuple[Any, in
     """Checks a value and escapes special characters in its texts.
 
     Args:
-        step: number of a step, or `end_of` for the end of the demonstration, or None for all of
-            the demonstration.
+        step: number of a step, or the result of `end_of` for the end of the demonstration, or None
+            for the whole demonstration.
 
     Returns:
         The value to store, and the number of escapes (see `clean_text`).

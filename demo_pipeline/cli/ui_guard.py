@@ -41,7 +41,7 @@ def start_guard(
     Args:
         listening: the socket that browsers connect to.
         upstream: address and port of Dagster's webserver.
-        token: the secret with which every path of the webserver begins.
+        token: the secret at the start of every path of the webserver.
     """
     port = listening.getsockname()[1]
     variables = {
@@ -81,7 +81,7 @@ class UiGuard:
 
     Args:
         upstream: address and port of Dagster's webserver.
-        token: the secret with which every path of the webserver begins.
+        token: the secret at the start of every path of the webserver.
     """
 
     def __init__(self, port: int, upstream: tuple[str, int], token: str) -> None:

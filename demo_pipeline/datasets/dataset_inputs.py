@@ -26,8 +26,8 @@ class CommittedTrajectories:
         damaged: names of the damaged outputs, which `left_out` counts under `broken`.
         notices: sentences for the user about duplicate uploads, and about demonstrations that moved
             to another split.
-        privacy: sentences about the search for private text and the redaction of such text. Empty
-            if no search was made and nothing was redacted.
+        privacy: sentences about the search for private text and its redaction. Empty if no search
+            was made and nothing was redacted.
         memory: the splits to store for the next build, so that trajectories keep their splits.
     """
 

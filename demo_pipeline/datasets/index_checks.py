@@ -75,7 +75,7 @@ class _Expected:
 
     Attributes:
         entry: entry in index.json.
-        row: row in trajectories.parquet, without columns that the check does not compare.
+        row: row in trajectories.parquet, with only the columns that the check compares.
         shared_columns: values that all steps of the trajectory share in steps.parquet, by column.
         hidden: rows in hidden_actions.parquet.
     """

@@ -162,9 +162,8 @@ class _Placement:
         equals, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
-        owner_of_file: dict[
-            str, str
-        ] = {}  # oldest demonstration with a file, by the file's SHA-256
+        # Id of the oldest demonstration with a file, by the SHA-256 of the file.
+        owner_of_file: dict[str, str] = {}
         for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files
             older = next((owner_of_file[file] for file in files if file in owner_of_file), "")

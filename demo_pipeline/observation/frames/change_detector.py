@@ -78,7 +78,7 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Updates `flickering` from two successive frames that were not counted before."""
+        """Updates `flickering` from two successive frames, unless they were counted before."""
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 
@@ -91,7 +91,7 @@ class ChangeDetector:
         return Difference(Difference(changed).without_pointers(pointers))
 
     def _is_quiet(self, before: float, time: float) -> bool:
-        """Whether nobody acts between two frames. False if the frames were counted before."""
+        """Whether nobody acts between two frames, and the frames were not counted before."""
         if time <= self._until or self._seen[0] < time <= self._seen[1]:
             return False
         acting = int(self._begins.searchsorted(time, "right")) - 1

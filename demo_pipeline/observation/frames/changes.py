@@ -26,12 +26,12 @@ CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
 # Like CHANGED_LEVELS, but for samples that are means of 4 x 4 pixels. Two encodings of the same
 # screen differed by 12 levels in at most three cells.
 MEAN_LEVELS = 12
-THRESHOLD = 24  # an encoder that only improves the quality of a still screen changes less
+THRESHOLD = 24  # a still screen changes less, even if the encoder improves its quality
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor has 3 cells; awaited content had at least 20
-SMALL_CELLS = 2  # a check mark in a small check box has 2 cells; noise seldom reaches 2
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells; awaited content changed at least 20
+SMALL_CELLS = 2  # a check mark in a small check box changes 2 cells; noise seldom changes 2
 LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
 
@@ -206,7 +206,7 @@ class Difference:
         return is_notable(rest) and is_notable(self._without_hover_effects(rest, pointers))
 
     def count_away_from(self, pointers: list[Point]) -> int:
-        """Returns the number of changed cells that are not around the pointers."""
+        """Returns the number of changed cells away from the pointers."""
         return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
@@ -363,7 +363,7 @@ def content_changes(
     replaced = np.zeros_like(changed)
     panels = []
     for part, inside in connected_parts(changed, (CLUSTER_GAP, CLUSTER_GAP), LEAST_SAMPLES):
-        # On a screen of high resolution, the round corners of a ring would look like content.
+        # At a high resolution, the round corners of a focus ring would look like content.
         if _is_ring(inside):
             continue
         content = _content(before[part], after[part], inside)
@@ -428,8 +428,8 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
-    At the rim of a highlight, a sample mixes colours from inside and outside, so the rim of a solid
-    change is left out.
+    Samples around a highlight mix colours from inside and outside. They do not count when the usual
+    change of brightness is determined.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -446,22 +446,25 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples in the boxes of the changed lines changed, as in a highlight."""
+    """Whether the changed samples fill at least half of their boxes, as in a highlight."""
     lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
-    """Returns the samples in the mask `near` that changed unlike most equally bright samples."""
+    """Returns the samples that changed differently from most samples of the same brightness.
+
+    Only samples in the mask `near` are counted to find the usual change.
+    """
     pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
     became = _far_from_usual(before, after, pairs)
     return became | _far_from_usual(after, before, pairs.T)
 
 
 def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
-    """Returns the samples whose `result` is unusual for their brightness in `source`.
+    """Returns the samples whose brightness in `result` is unusual for their brightness in `source`.
 
-    `pairs` is (steps, steps), the number of samples for each brightness in `source` and `result`.
+    `pairs` is (STEPS, STEPS), the number of samples for each pair of brightness intervals.
     """
     middles = (pairs.argmax(axis=1) * STEP_LEVELS + STEP_LEVELS // 2).astype(np.uint8)
     usual = cv2.LUT(source, np.repeat(middles, STEP_LEVELS))
@@ -480,7 +483,7 @@ def _is_ring(inside: Mask) -> bool:
 def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
     """Returns the rows and columns of the samples in a box without its rim.
 
-    `box` and the width of the rim, `across` and `down`, are in video pixels.
+    The rim is `across` wide on the left and right, and `down` high above and below, video pixels.
     """
     sides = (box.y + down, box.bottom - down, box.x + across, box.right - across)
     top, bottom, left, right = (max(0, round(side / DETAIL_STEP)) for side in sides)
@@ -488,13 +491,14 @@ def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
 
 
 def _panels(changed: Mask, part: PartPlace) -> list[ChangedBox]:
-    """Returns the boxes between straight vertical edges of a changed part, video pixels.
+    """Returns the boxes between straight vertical edges in a changed part of the screen.
 
-    A box ends where an edge jumps sideways, so that the highlighted title of a menu is not part of
-    the menu's panel.
+    The boxes are in video pixels. A box ends where an edge jumps sideways, so that the highlighted
+    title of a menu is not part of the menu's panel.
 
     Args:
-        part: place of the part on the screen.
+        changed: the changed samples of this part.
+        part: place of this part on the screen.
     """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
         return []

@@ -34,13 +34,13 @@ FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are short
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# A change counts as scrolling if at least this share of the rows with content is the same before
-# and after it. If lines of output replaced lines with other digits, the share was 0.35.
+# Minimum share of the rows with content that must be the same before and after scrolling. When a
+# program replaced only the digits of its output, the share was 0.35.
 KEPT_SHARE = 0.8
-# Maximum number of compared columns, which are evenly spaced. A line of text covers at least 100
-# columns of 4 pixels.
+# Maximum number of evenly spaced columns that are compared. A line of text covers at least 100
+# columns, which are 4 pixels apart.
 MOST_COLUMNS = 96
-# Minimum share of the rows with content that both screens must show after scrolling.
+# Minimum share of the later screen's rows with content that the earlier screen must show, too.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]

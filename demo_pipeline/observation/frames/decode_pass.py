@@ -144,7 +144,8 @@ def run_decode_pass(
     """Decodes the video, and writes the screenshots and pictures.parquet into `folder`.
 
     Args:
-        requests: the requests of the actions, for trees in the units of the pointer's positions.
+        requests: a request for each action. The requests assume that accessibility trees have the
+            same units as the pointer's positions.
         rescaled: creates new requests if the trees turn out to have other units.
         calibration: the clock and the canvas. Parts of the recording with another screen size are
             added to `calibration.screen`.
@@ -201,7 +202,7 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     Removes screenshots that turned out to be private or to have an unknown scale.
     """
     screen = calibration.screen
-    # Some observers used `requests`, the first requests. `answers.requests` are newer.
+    # Some observers used the original `requests`. `answers.requests` may have replaced them since.
     misplaced = _misplaced(actions, requests, screen)
     hovers = observers.hovers.result(misplaced)
     screenshots, waits = answers.result(misplaced, hovers, calibration.clock)

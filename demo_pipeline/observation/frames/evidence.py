@@ -191,7 +191,7 @@ class Evidence(_Frozen):
         """Returns the content of evidence.json without empty fields of `_LEFT_OUT`.
 
         The clock's scale is left out, because it equals that of the canvas. The bars and the
-        stretch of the canvas are left out, because no recording begins with them.
+        stretch of the canvas are left out, because a canvas at the start of a recording has none.
         """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)

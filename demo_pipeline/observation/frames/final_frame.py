@@ -10,7 +10,7 @@ FINAL_FILE = "final.png"
 FINAL_LOOK_S = 15.0  # seconds searched after the last action; a page may still load
 FINAL_EFFECT_S = 0.3  # seconds until an application shows its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
-# At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the previous one, are a
+# At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the previous one, count as a
 # progress bar.
 BUSY_GAP_S = 0.45  # seconds; a text cursor blinks more slowly
 BUSY_CHANGES = 4  # number of changes; fewer may be chance

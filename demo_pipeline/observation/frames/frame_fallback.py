@@ -14,9 +14,9 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# Maximum time from the newest candidate to `FrameRequest.limit`: the longer of the two values.
-# An older candidate does not show the screen at the limit, unless the video has no frame between
-# the candidate and the limit.
+# Maximum time from the newest candidate to `FrameRequest.limit`; the longer of the two applies. An
+# older candidate does not show the screen at the limit, unless the video has no frame between the
+# candidate and the limit.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
 MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame rate is low
 
@@ -47,8 +47,8 @@ class FrameFallback:
     def confirmed(self, chooser: FrameChooser) -> FrameChoice:
         """Returns the chooser's choice, corrected if frames are missing.
 
-        If there is no chosen frame, or if the candidates are too old, the nearest frame before the
-        limit is taken instead. If a better frame may have existed, the reason becomes `backoff`.
+        If no frame was chosen, or if the newest candidate is too old, returns the nearest frame
+        before the limit. If a better frame may have existed, the reason becomes `backoff`.
         """
         frame, reason = chooser.choice()
         if frame is None or self._is_stale(chooser.request.limit, chooser.latest):

@@ -35,7 +35,7 @@ POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is
 # Upper limit of `lead_seconds`. With a longer lead, the frame of an action could show the screen
 # before the previous action.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels around a click on an unknown target that may show its effect
+RESPONSE_PX = 60  # video pixels; a nearer change may be the effect of a click on an unknown target
 # Margin decoded before a span, in frame intervals. The first frame of the span is compared with a
 # frame in the margin.
 SPAN_MARGIN_FRAMES = 1.5

@@ -1,7 +1,7 @@
 """Finds hovers: presses on content that had opened because the pointer rested near it.
 
-The frames before and during each rest of the pointer show whether the pressed content appeared. In
-doubt, the press is not a hover.
+The frames before and during each rest of the pointer show whether the pressed content appeared. If
+in doubt, the press is not a hover.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
 HOVER_S = 1.5  # seconds until a resting pointer has opened content; submenus opened within 1.3 s
-# Largest distance to the left or right of the pointer at which opened content begins, video pixels.
+# Maximum distance to the left or right of the pointer at which opened content begins, video pixels.
 # Submenus began at up to 100 pixels.
 HOVER_REACH_PX = 240
 HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
@@ -43,9 +43,9 @@ AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and 
 # Size of the area around a press that is compared, in video pixels:
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
 ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
-MOST_RESTS = 8  # maximum number of the pointer's rests compared for a press; the latest are taken
-# A row was only highlighted if its images before and while the pointer rests correlate at least
-# this well. An estimate: a highlighted row keeps its letters.
+MOST_RESTS = 8  # maximum number of the pointer's rests before a press; older rests are ignored
+# Minimum correlation between the images of a row before and after it was highlighted; an estimate.
+# With a lower correlation, the row shows new content, because a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
 # Maximum share of the opened content that may change until the press; an estimate. A highlighted
 # row changes a third of a menu with three rows.
@@ -145,9 +145,10 @@ class HoverObserver:
             self._keep(float("inf"), luma)
 
     def _keep(self, until: float, luma: Luma) -> None:
-        """Stores a frame if a press needs it, and judges the presses that have all their frames.
+        """Stores a frame if a press needs it, and judges each press whose frames are complete.
 
-        `until` is the time up to which the video shows the frame, video seconds.
+        `until` is the time of the next frame that is needed, video seconds; infinite if there is
+        none.
         """
         for press in list(self._waiting):
             if min(_wanted_times(press)) >= until - TIME_TOLERANCE_S:

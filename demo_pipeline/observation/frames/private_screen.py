@@ -37,9 +37,9 @@ MARK_BLOCK = 8
 # Levels of brightness (0 to 255). Both values are estimates, and are larger than codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
 SAME_LEVELS = 24  # maximum difference of two samples that count as equal
-# Limits for the share of the desktop's blocks with content that are equal after the lock chord;
-# estimates. On a lock screen, blocks are equal only by chance. After unlocking, a clock or a
-# message may have changed.
+# Share of the desktop's blocks with content that look the same after the lock chord. On a lock
+# screen, blocks look the same only by chance. After unlocking, a clock or a message may have
+# changed. Both limits are estimates.
 LOCKED_SHARE = 0.3  # maximum share on a lock screen
 BACK_SHARE = 0.6  # minimum share when the desktop is back
 
@@ -59,7 +59,7 @@ _CHORDS: Mapping[str, Sequence[frozenset[str]]] = {
     "macos": [frozenset({"ctrl", "command", "q"})],
     "linux": [frozenset({"win", "l"}), frozenset({"ctrl", "alt", "l"})],
 }
-# Platforms on which programs cannot use the lock chord for themselves.
+# On these platforms, programs cannot use the lock chord for anything else.
 _SURE_PLATFORMS = frozenset({"windows", "macos"})
 _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
@@ -186,7 +186,8 @@ class PrivateScreen:
     def _lock(self, chord: Action) -> _Lock:
         """Returns the initial state of a lock chord, before its frames are decoded.
 
-        Where a program may use the same chord, the lock screen must come before the next action.
+        If programs may use the chord for something else on this platform, the lock screen must come
+        before the next action.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)
@@ -203,7 +204,7 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode: lock chords, later actions and keys without an effect."""
+        """Yields the spans to decode near lock chords, later actions and keys without an effect."""
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)
@@ -255,9 +256,9 @@ class PrivateScreen:
             lock.see(frame)
 
     def was_dark(self, start: float, end: float) -> bool:
-        """Whether a black stretch of at least a second overlaps a range, in the frames so far.
+        """Whether a black stretch of at least a second overlaps the time from `start` to `end`.
 
-        `start` and `end` of the range are video seconds.
+        Both times are video seconds. Only the frames seen so far are considered.
         """
         return any(black.overlaps(start, end) for black in self._dark())
 
@@ -278,7 +279,10 @@ class PrivateScreen:
         return None
 
     def result(self) -> tuple[tuple[int, ...], list[PrivateStretch]]:
-        """Returns the indexes of the private actions, and their stretches, after the last frame."""
+        """Returns the indexes of the private actions, and the stretches that make them private.
+
+        Call it after the last frame.
+        """
         dark = self._dark()
         locked = self._locked()
         private_actions: list[int] = []
@@ -303,7 +307,7 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action may have begun in a locked stretch, or a pause overlaps it."""
+        """Whether an action may have begun in a locked stretch. A pause only has to overlap it."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

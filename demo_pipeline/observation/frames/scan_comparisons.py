@@ -37,7 +37,7 @@ ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larg
 # an estimate.
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
-# Largest distance to the left or right of a press at which a changed area may be the highlight of
+# Maximum distance to the left or right of a press at which a changed area may be the highlight of
 # the pressed menu item, video pixels. Within 48 pixels of the pointer, changes are ignored.
 NEAR_POINTER_PX = 64
 # Share of the screen. In a target that covers more, only changes at the press count as a redraw.
@@ -70,9 +70,10 @@ class ScanComparison:
 
     Attributes:
         spans: times of the frames in which scans began and ended.
-        targets: action index → whether the target was redrawn; for pointing actions with a scan.
-        since_scan: action index → the changes since the scan; for actions with a screenshot and a
-            scan.
+        targets: whether the target was redrawn, by action index. Contains only pointing actions
+            with a scan.
+        since_scan: the changes since the scan, by action index. Contains only actions with a
+            screenshot and a scan.
         scales: the scale of the boxes of each scan.
     """
 
@@ -230,9 +231,9 @@ class ScanComparison:
     ) -> bool:
         """Whether the target was redrawn, or content appeared over it, since `screens.first`.
 
-        An area at the press that changed its brightness is a redraw, for example a menu, unless it
-        is a highlight of the target or of an element around the target. A highlight covers much of
-        its element and nothing else.
+        An area at the press that changed its brightness counts as a redraw, unless it is the
+        highlight of the target or of an element around the target. A highlight covers much of its
+        element and nothing else.
 
         Args:
             point: place of the press, video pixels.
@@ -302,8 +303,8 @@ def _at_target(
 def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, screen: ScreenDetail) -> bool:
     """Whether changed areas may be the highlight of an element.
 
-    The areas must be inside the element, apart from `BEYOND_PX`. In a large element, they must also
-    cover a good part of it.
+    The areas may extend beyond the element by at most `BEYOND_PX`. If the element is so large that
+    a menu may open inside it, the areas must also cover more than 1 / `HIGHLIGHT_PARTS` of it.
     """
     for area in areas:
         beyond = max(

@@ -137,7 +137,7 @@ class ScreenshotFiles:
         self._table.append(row)
 
     def write_native(self, name: str, rgb: Pixels) -> None:
-        """Writes a copy of screenshot `name` in the screen's own size, without a row."""
+        """Writes a copy of screenshot `name` in the screen's own size, but adds no row for it."""
         data = self._png.encode(rgb)
         path = native_of(self._folder / name)
         path.write_bytes(data)
@@ -181,10 +181,10 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _small_frame(frame: Frame, height: int) -> Any:
-    """Returns a thumbnail of a frame, scaled before the colours are converted.
+    """Returns a thumbnail of a frame, in the frame's own colour format.
 
-    This takes a third of the time. Returns None if the planes of the frame have another format than
-    `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
+    Scaling before the conversion takes a third of the time. Returns None if the planes of the frame
+    have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
     """
     decoded = frame.decoded
     if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:

@@ -72,9 +72,9 @@ class ScreenshotWriter:
 
         Args:
             choice: the frame, confirmed by `FrameFallback`.
-            at_target: whether a pointer inside the target's box counts as being at the target. If
-                False, the pointer counts only near the press, because another element may be in the
-                box by now.
+            at_target: whether a pointer anywhere in the target's box counts as being at the target.
+                If False, only a pointer near the press counts, because the box may contain another
+                element by now.
         """
         request = chooser.request
         frame = choice.frame

@@ -52,7 +52,7 @@ class _Scroll:
 
     Attributes:
         action_index: row of actions.parquet.
-        span: time of the scroll and its effect, until the next press at the latest, video seconds.
+        span: time from the start of the scroll until its effect ends or the next press begins.
         place: position of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.

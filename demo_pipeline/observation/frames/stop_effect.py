@@ -15,14 +15,13 @@ from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Maximum time from a press that stopped the recorder to the end of the video, seconds. The first
-# limit is for shortcuts that no frame follows. The second limit is for clicks.
-CUT_OFF_S = 0.3
-STOP_BY_CLICK_S = 2.0
-CLICK_CELLS = 1  # least number of cells that a click changes; a small check mark is in one cell
+# Maximum time from a press that stopped the recorder to the end of the video, seconds:
+CUT_OFF_S = 0.3  # for a shortcut after which the video has no frame
+STOP_BY_CLICK_S = 2.0  # for a click
+CLICK_CELLS = 1  # minimum number of cells that a click changes; a small check mark is in one cell
 BLINK_S = 1.5  # seconds before the press in which every blinking cell changes at least once
-# Largest share of the cells that may change right before the press. If more change, too few cells
-# are steady, and every later change counts as an effect.
+# Cells that changed right before the press are ignored if they are at most this share of all cells.
+# If more cells changed, every later change counts as an effect.
 UNSTEADY_SHARE = 0.1
 
 
@@ -36,8 +35,8 @@ class StopEffect:
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
             build_actions.py); otherwise None.
-        clock: the clock of the recording. A frame that precedes the press by at most the clock's
-            uncertainty counts as after the press.
+        clock: the clock of the recording. A frame counts as later than the press if it precedes
+            the press by no more than the clock's uncertainty.
         end: end of the video, seconds.
         earlier: time at which the previous action ended, video seconds.
     """

@@ -20,14 +20,14 @@ _Counts = np.ndarray[Any, np.dtype[np.int32]]
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # scale settings that systems offer for displays
 _SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
-LEAST_MARKS = 6  # least number of elements for a comparison; fewer may fit by chance
-INK_LEVELS = 48  # brightness levels (0 to 255); least contrast of the content inside a fitting box
+LEAST_MARKS = 6  # minimum number of elements for a comparison; fewer may fit by chance
+INK_LEVELS = 48  # brightness levels (0 to 255); minimum contrast of the content in a fitting box
 # Brightness levels (0 to 255). Where the brightness changes by more than 24 levels along the edge
 # of a box, the edge cuts through content.
 CUT_LEVELS = 24
-CUT_SHARE = 0.06  # largest share of a fitting box's edges that may cut through content
-# Least share of boxes that fit the screen if the scale is correct. Correct scales had shares of
-# 0.48 to 1.00, wrong scales 0.47 at most.
+CUT_SHARE = 0.06  # maximum share of a fitting box's edges that may cut through content
+# Minimum share of boxes that fit the screen if the scale is correct. Correct scales had shares of
+# 0.48 to 1.00, wrong scales at most 0.47.
 FIT_SHARE = 0.5
 # If a smaller share of the unscaled boxes fits, the tree is probably in other units than the
 # pointer. In trees with other units, the share was at most 0.34.

@@ -50,7 +50,10 @@ class TypedPlaces:
         self.dotted: list[int] = []
 
     def see(self, action_index: int, frame: Frame | None) -> None:
-        """Takes the frame of each action's screenshot (or None), in the order of the actions."""
+        """Processes the frame of an action's screenshot, or None if there is no screenshot.
+
+        Call it for all actions, in order.
+        """
         if frame is None:
             return
         if self._before is not None:

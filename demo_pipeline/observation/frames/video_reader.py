@@ -34,7 +34,7 @@ from demo_pipeline.recording.video_probe import (
 )
 
 SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
-# Largest luma (0 to 255) of a black frame. Black is encoded as 16 or 0. A pointer on a black screen
+# Maximum luma (0 to 255) of a black frame. Black is encoded as 16 or 0. A pointer on a black screen
 # has 100.
 _BLACK_LEVEL = 24
 HALF = 2  # divisor for width and height in `Frame.halved`
@@ -372,7 +372,10 @@ def _intact(decoded_frames: Iterator[Any]) -> Iterator[Any]:
 
 
 def _key_before(packets: VideoPackets, pts: int) -> int:
-    """Returns the presentation time of the last key frame up to `pts`, or else of the first one."""
+    """Returns the time of the last key frame at or before `pts`, or of the first if there is none.
+
+    Times are presentation times in units of the time base.
+    """
     position = int(np.searchsorted(packets.key_pts, pts, side="right"))
     return int(packets.key_pts[max(0, position - 1)])
 
@@ -386,7 +389,8 @@ def number_at(times: Floats, time: float) -> int:
 
 
 HAS_SPARE_PROCESSOR = ContextVar("another processor is free for decoding", default=False)
-_FRAMES_AHEAD = 4  # decoded frames that wait for the caller; each takes 3 MB in 1080p
+# Maximum number of decoded frames that wait for the caller. Each takes 3 MB in 1080p.
+_FRAMES_AHEAD = 4
 
 
 def _decoded_ahead(frames: Iterator[Frame]) -> Iterator[Frame]:

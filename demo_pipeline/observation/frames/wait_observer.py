@@ -46,7 +46,7 @@ from demo_pipeline.observation.frames.waits import (
 LONGEST_S = 120.0  # seconds after an action; later changes are not observed
 SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
 PLACE_PX = 24  # video pixels around a press, enough to include letters of the clicked element
-RESTING_PX = 1.0  # largest movement of a resting pointer, video pixels
+RESTING_PX = 1.0  # maximum movement of a resting pointer, video pixels
 # Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
@@ -83,7 +83,7 @@ class _IntervalRecord:
         return self.interval.until + TOGETHER_S
 
     def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
-        """Takes the next compared frame.
+        """Processes the next compared frame.
 
         Args:
             time: time of the frame, video seconds.
@@ -174,7 +174,7 @@ def _content(luma: Luma) -> Cells:
 
 
 def _was_blank(before: Luma, after: Luma) -> Cells:
-    """Returns a map (rows, columns) of the cells without content and with the same background."""
+    """Returns a map (rows, columns) of the cells that had no content and kept their background."""
     background_changed = changed_cells(_background(before), _background(after), MEAN_LEVELS)
     return ~_content(before) & ~background_changed
 
@@ -206,7 +206,7 @@ class WaitObserver:
         self._verdicts: dict[int, bool | None] = {interval.pause: None for interval in intervals}
 
     def see(self, frame: Frame) -> None:
-        """Takes the next frame in presentation order; most frames are skipped."""
+        """Processes the next frame in presentation order. Most frames are skipped."""
         time = frame.time
         reached = bisect_right(self._times, time + TIME_TOLERANCE_S)
         if reached == self._next:
@@ -347,7 +347,7 @@ def intervals_between(
 
 
 def _place(request: FrameRequest) -> PixelBox | None:
-    """Returns the box with a reach of `PLACE_PX` around a press, video pixels; None for keys."""
+    """Returns the box that extends `PLACE_PX` around a press, video pixels; None for keys."""
     area = request.target_area
     canvas = request.canvas
     if area is None or canvas is None:

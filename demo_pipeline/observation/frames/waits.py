@@ -1,7 +1,8 @@
 """Decides which pauses are waits, in which the person waited until the screen answered an action.
 
 *Restless* cells, which move by themselves (carousels, spinners, clips, clocks), are ignored. They
-are known only at the end of the video, so pauses are judged then. In doubt, a pause is not a wait.
+are known only at the end of the video, so pauses are judged then. If in
+doubt, a pause is not a wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,36 +27,36 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.hovers import HOVER_LARGEST_SHARE
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
-# Least time from an answer to the next action, seconds. The soonest press on awaited content came
-# after 0.39 seconds.
+# Minimum time from the screen's answer to the next action, seconds. The fastest press on awaited
+# content came after 0.39 seconds.
 REACTION_S = 0.3
-# Longest time between changes that count as a single change, seconds. After a key was pressed, its
+# Maximum time between changes that count as a single change, seconds. After a key was pressed, its
 # text appeared within 0.4 seconds.
 TOGETHER_S = 0.5
-# Least number of seconds from an action until awaited content replaces a placeholder, such as a
-# spinner. In 26 videos, a limit of 1 second led to one false wait, and 2 seconds missed five waits.
+# Minimum time from an action until awaited content replaces a placeholder, such as a spinner,
+# seconds. In 26 videos, a limit of 1 second led to one false wait, and 2 seconds missed five waits.
 LEAST_S = 1.5
-# Longest time from the answer to the moment at which the pointer starts to move, seconds. After a
+# Maximum time from the screen's answer to the start of the pointer's movement, seconds. After a
 # longer time, the person was reading, not waiting.
 PAUSE_S = 2.0
 READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
-AT_WORK_TIMES = 5  # least number of changes of a busy spinner or progress bar; fewer may be chance
-# Least share of the cells that an answer must have in common with its placeholder. Skeleton screens
+AT_WORK_TIMES = 5  # minimum changes of a busy spinner or progress bar; fewer may be chance
+# Minimum share of cells that an answer must have in common with its placeholder. Skeleton screens
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
 # If the person waited for new content before pressing keys, the keys change at most four times as
 # many cells as the new content has. Where people did not wait, the keys changed
 # 5.4 to 27 times as many cells.
 KEY_REACH = 4
-# Largest share of new content that may be beside a resting pointer. If the share is larger, the
+# Maximum share of new content that may be beside a resting pointer. If the share is larger, the
 # content is a hover effect.
 HOVERED_SHARE = 0.5
-TABLE_COLUMN_GAP = 0.25  # largest gap between columns of a table, as a share of the screen's width
-TABLE_ROW_GAP = 0.05  # largest gap between lines of a table, as a share of the screen's height
-# Least height of changes that may be a new page or list, as a share of the screen's height. Awaited
-# pages and lists changed a share of 0.6 to 0.95.
+TABLE_COLUMN_GAP = 0.25  # maximum gap between columns of a table, as a share of the screen's width
+TABLE_ROW_GAP = 0.05  # maximum gap between lines of a table, as a share of the screen's height
+# Minimum height of a change that may be a new page or list, as a share of the screen's height.
+# Awaited pages and lists changed 0.6 to 0.95 of the height.
 SCREEN_HEIGHT = 0.5
-RHYTHM_TIMES = 3  # least number of changes in a rhythm; two may be the start and end of an answer
+RHYTHM_TIMES = 3  # minimum changes in a rhythm; two may be the start and end of an answer
 # Time without a change after which a rhythm counts as over, as a multiple of its median gap. Not
 # measured; leaves room for gaps of different length.
 RHYTHM_REST = 1.5
@@ -333,7 +334,7 @@ def _connected_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cel
 
 
 def filled_between(cells: Cells) -> Cells:
-    """Fills gaps between the cells that are at most as wide as the gaps in a table."""
+    """Fills the gaps between true cells that are no larger than the gaps in a table."""
     if not cells.any():
         return cells
     rows, columns = cells.shape
@@ -367,8 +368,8 @@ def _together(late: Sequence[tuple[float, Cells]], when: float, like: Cells) -> 
     return union((cells for time, cells in late if abs(time - when) <= TOGETHER_S), like)
 
 
-# Least number of intervals in which a restless cell changed without cause (see `RestlessCells`). A
-# single such change may be an answer.
+# Minimum number of intervals in which a restless cell changed without cause (see `RestlessCells`).
+# A single such change may be an answer.
 RESTLESS_TIMES = 2
 
 CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)

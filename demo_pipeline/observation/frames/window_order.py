@@ -10,18 +10,18 @@ from demo_pipeline.observation.frames.changes import (
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_reader import Luma
 
-# Least step of brightness (0 to 255) at a visible border. With this value, all pairs of windows in
-# two recordings were ordered correctly.
+# Minimum step of brightness (0 to 255) at a visible border. With this value, all pairs of windows
+# in two recordings were ordered correctly.
 BORDER_STEP = 12
-# Largest distance from the logged border to the real one, in samples of 2 x 2 pixels. The
+# Maximum distance from the logged border to the real one, in samples of 2 x 2 pixels. The
 # borders differ because accessibility trees leave out the window's frame.
 BORDER_REACH = 2
 CORNER_SAMPLES = 3  # samples that are ignored at each end of a border, because of round corners
 # Only the part of a window's border inside the other window is compared. The visible share of this
 # part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
-FRONT_SHARE = 0.8  # least share for the window in front
-FRONT_LEAD = 0.25  # least difference between the shares of the two windows
-# Largest share for a window that is not on the screen. Such windows had shares of up to 0.48.
+FRONT_SHARE = 0.8  # minimum share for the window in front
+FRONT_LEAD = 0.25  # minimum difference between the shares of the two windows
+# Maximum visible share for a window that is not on the screen. Such windows had up to 0.48.
 GHOST_SHARE = 0.5
 
 

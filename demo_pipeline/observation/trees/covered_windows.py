@@ -13,12 +13,12 @@ from demo_pipeline.observation.trees.focus_rings import Bounds, Grey
 # Grey levels (0 to 255), as in frames/window_order.py. A border is visible where neighbouring
 # pixels differ by more than 12.
 BORDER_LEVELS = 12
-# Largest distance from the logged side of a window to its visible border, in canvas pixels.
+# Maximum distance from the logged side of a window to its visible border, in canvas pixels.
 # The two differ because accessibility trees leave out the frames of windows.
 REACH_PX = 6
 # Length of the examined part of a side, in canvas pixels; a few letters are shorter.
 SEGMENT_PX = 48
-# Least share of the examined pixels that show a border if the side is visible. Chosen by hand on
+# Minimum share of the examined pixels that show a border if the side is visible. Chosen by hand on
 # the recordings of benchmarks/truth.
 SEEN_SHARE = 0.25
 

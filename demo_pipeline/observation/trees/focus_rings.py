@@ -16,31 +16,31 @@ Grey = np.ndarray[Any, np.dtype[np.uint8]]
 Bounds = Sequence[float]
 """x, y, width, height of an element in canvas pixels."""
 
-# Largest distance from the sides of an element to its focus ring, in pixels.
+# Maximum distance from the sides of an element to its focus ring, in pixels.
 INSIDE_PX = 5
 OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
-SAME_PX = 3  # largest distance between the same sides of two equal boxes, canvas pixels
-# Least increase of the contrast across a side, in sums of grey levels, that counts as a ring. Rings
-# increased the contrast by 60 to 400, noise by 6.
+SAME_PX = 3  # canvas pixels; boxes count as equal if no side differs by more
+# Minimum increase of the contrast across a side that counts as a ring, in sums of grey levels.
+# Rings increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
-# Least ratio of the increase at a ring to the increase at any other element. If it is smaller,
-# several elements were probably redrawn.
+# Minimum ratio of the increase at a ring to the increase at any other element. With a smaller
+# ratio, several elements were probably redrawn.
 RING_LEAD = 2.0
 STILL_SIDE = 24  # pixels; an element with a shorter side may have no content inside its ring
-# An element is new if the earlier screenshot has less than a quarter of its ink in the later one.
-# Ink is the pixels that differ from the background.
+# An element is new if it has less than a quarter as much ink in the earlier screenshot as in the
+# later one. Ink is the pixels that differ from the background.
 STILL_SHARE = 0.25
-# Largest number of pixels that may change in an element with unchanged content, as a share of the
+# Maximum number of pixels that may change in an element with unchanged content, as a share of the
 # element's ink.
 DRAWN_SHARE = 0.5
 WRITTEN_LEVELS = 24  # grey levels; ink differs from its background by more than 24
-# Least difference between the background of a lit choice and the median background of the choices,
-# in grey levels.
+# Minimum difference between the background of a lit choice and the median background of all
+# choices, in grey levels.
 LIT_LEVELS = 20
-ALIKE_LEVELS = 8  # largest difference between equal backgrounds, in grey levels
-# Least number of choices in a list with a lit choice. If there are only two, either may be lit.
+ALIKE_LEVELS = 8  # maximum difference between equal backgrounds, in grey levels
+# Minimum number of choices in a list with a lit choice. If there are only two, either may be lit.
 FEWEST_CHOICES = 3
 
 

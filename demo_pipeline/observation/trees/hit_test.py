@@ -279,7 +279,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Returns False for roles other than `panel`, the role of documents, and `unknown`.
+    Returns False for roles other than `panel` (documents have this role, too) and `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False

@@ -10,7 +10,7 @@ There are five kinds of evidence:
    menu (focus_rings.py).
 5. A dialog opened, and its first focusable element got the focus.
 
-While a menu or dialog is open, it receives the keys. In doubt, keys have no target.
+While a menu or dialog is open, it receives the keys. If in doubt, keys have no target.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ from demo_pipeline.observation.trees.text_places import (
 )
 from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_INPUTS, Contradiction
 
-# Least height of a field with several lines, in units of event space. Single lines have 20 to 50.
+# Minimum height of a field with several lines, in units of event space. Single lines have 20 to 50.
 EDITOR_HEIGHT = 60
 # Keys that leave the focus in a text field.
 _EDITING_KEYS = frozenset(
@@ -518,7 +518,7 @@ class KeyboardFocus:
         return None
 
     def _is_behind_popup(self, action: Action, tree: StepTree, element: Element) -> bool:
-        """Returns whether an open menu or dialog around other elements receives the keys instead.
+        """Returns whether keys go to an open menu or dialog that does not contain the element.
 
         A menu that an action opened receives all keys. Other open menus and dialogs receive only
         Escape.
@@ -658,7 +658,7 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button in a tool bar, whose frame may mean "on"."""
+    """Returns whether a node is a button in a tool bar. A frame around it may mean "on"."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))

@@ -98,7 +98,7 @@ class Keyboards:
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Returns stretches that begin after the given lines, all with the first keyboard."""
+        """Splits the log after each given line. All stretches get the keyboard of the first."""
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)

@@ -1,9 +1,9 @@
 """The settings: paths and thresholds that users can change, and some constants of stages.
 
 A setting is read from the environment (`DEMO_PIPELINE_STORE`,
-`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …), otherwise from a TOML file. The file is
-`demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another file.
-Otherwise the default applies. Unknown names are errors.
+`DEMO_PIPELINE_DATASETS__HISTORY_IMAGES=2`, …) or, if it is not set there, from a TOML file. The
+file is `demo_pipeline.toml` in the project root, unless `DEMO_PIPELINE_CONFIG` names another file.
+A setting that is in neither has its default value. Unknown names are errors.
 
 The class variables of a section are constants.
 """
@@ -51,8 +51,8 @@ class Section(BaseModel):
     # Settings that are part of the fingerprint only if they differ from their default. They were
     # added later, and a fingerprint with their defaults would make older outputs stale.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    # Removed settings → the value that is now fixed. It stays in the fingerprint, so that older
-    # outputs stay up to date.
+    # Removed settings with the values that are now fixed. The values remain in the fingerprint, so
+    # that older outputs stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # removed settings that were `UNHASHED`
 
@@ -65,7 +65,7 @@ class Section(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-# Removed settings → replacement. Other removed settings have no replacement, only a fixed value.
+# Replacements of removed settings. A removed setting that is not listed here has a fixed value.
 _INSTEAD = {
     "datasets.test_ratio": "test gets the share that train_ratio and val_ratio leave",
     "execution.screens_in_reports": "`demo-pipeline report --no-screens` leaves screens out",
@@ -78,7 +78,7 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
 
     Args:
         names: names in the environment and the file, in the form `name` or `section.name`.
-        fields: every setting or section → its type.
+        fields: the type of every setting and section, by name.
     """
     setting_names = set(fields)
     removed: dict[str, Any] = {}
@@ -117,9 +117,9 @@ BUILT_IN_EXPORTS = (
     "agentnetbench",
 )
 EXPORTS_GROUP = "demo_pipeline.exports"
-"""Name of the entry point group with which other packages provide exports.
+"""Entry point group for the exports of other packages.
 
-An entry point maps the name of the export to `module:FORM`.
+An entry point maps the name of an export to `module:FORM`.
 """
 EXPORT_NAME = r"[a-z][a-z0-9_]*"
 
@@ -135,7 +135,7 @@ def package_of(export: EntryPoint) -> str:
 
 @cache
 def own_exports() -> Mapping[str, EntryPoint]:
-    """Returns the exports that other installed packages provide: name → entry point.
+    """Returns the entry points of the exports that other installed packages provide, by name.
 
     Raises:
         OwnExportError: a name is malformed, or two exports have the same name.
@@ -168,8 +168,8 @@ def _existing_export(name: str) -> str:
 
 
 ExportName = Annotated[str, AfterValidator(_existing_export)]
-_ROUNDING = 1e-9  # rounding error by which two ratios together may exceed 1
-# Pattern of a part of a directory's name. It forbids `--`, because `--` separates the parts.
+_ROUNDING = 1e-9  # tolerance for rounding errors in the sum of two ratios
+# Pattern of each part of the name of a CUDAG directory. It forbids `--`, which separates the parts.
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"
 
 
@@ -207,8 +207,8 @@ class DatasetSettings(Section):
     # Minimum number of successive steps without a hidden action in between. Exports of whole
     # trajectories leave out trajectories without such a run of steps.
     min_steps: ClassVar[int] = 3
-    # A prompt lists at most this many previous actions, and the number of older actions. With a
-    # screenshot of 2,700 tokens, it fits into the 8,192 tokens that the guides recommend.
+    # Maximum number of previous actions that a prompt lists. Older actions are only counted. With a
+    # screenshot of 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
     cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
@@ -359,8 +359,8 @@ SETTINGS_FILE = "demo_pipeline.toml"
 def project_root() -> Path:
     """Returns the folder of the project.
 
-    This is the nearest folder with a settings file, from the current folder upwards, otherwise the
-    checkout of this package, otherwise the current folder.
+    This is the nearest folder with a settings file, from the current folder upwards. Without such a
+    folder, it is the checkout of this package or, if there is no checkout, the current folder.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -380,7 +380,7 @@ def is_project() -> bool:
 def project_home() -> Path:
     """Returns the folder in which Dagster records runs unless DAGSTER_HOME is set.
 
-    This is `dagster/` in a project of `demo-pipeline init`, otherwise the project's folder.
+    This is `dagster/` in a project created by `demo-pipeline init`, otherwise the project's folder.
     """
     created_by_init = project_root() / "dagster"
     if (created_by_init / "dagster.yaml").is_file():
@@ -426,8 +426,8 @@ class ActionSettings(Section):
     # Longest time between the presses of a double click; the default of Windows and GTK.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap between wheel events starts a new scroll
-    # Minimum time between two presses of the same key or shortcut in separate actions. A person
-    # needs about 400 ms to look at the result and to decide.
+    # Presses of the same key or shortcut become separate actions if at least this time lies between
+    # them. A person needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
     # Longest time between an event and its copy from another hook of the recorder.
@@ -482,9 +482,10 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # The check `leak_rate` warns if more than these shares of the pointing actions have a leak: a
-    # screenshot that already shows the pointer at the target. The first limit is for leaks that an
-    # earlier frame would avoid. The sample recordings have 0 and 0.07.
+    # Largest shares of pointing actions with a leak: a screenshot that already shows the pointer at
+    # the target. The check `leak_rate` warns if a share is larger. The first limit is for leaks
+    # that an earlier frame would avoid, the second for all leaks. The sample recordings have 0 and
+    # 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 
@@ -541,7 +542,7 @@ class PrivacySettings(Section):
         return self.kinds.get(kind, self.policy)
 
     def removes(self, kind: PrivacyKind) -> bool:
-        """Whether private data of a kind must not be in any export."""
+        """Whether private data of a kind must be kept out of all exports."""
         return self.policy_of(kind) in {"redact", "drop"}
 
     @property
@@ -563,7 +564,8 @@ class PrivacySettings(Section):
 class DiscoverySettings(Section):
     """How sensors notice new uploads."""
 
-    # Longest time for which new trajectories wait for more before the next build.
+    # Maximum time that new trajectories wait for a build of the datasets while other demonstrations
+    # are being processed.
     max_dataset_age_seconds: ClassVar[float] = 900
 
     stable_seconds: float = Field(

@@ -29,8 +29,8 @@ class Inputs:
     """The inputs of a build or a check.
 
     Attributes:
-        folders: stage or dataset → folder with its content, for the inputs that were built.
-        source: the value of the stage's `SourceInput`; None without one.
+        folders: the folder with the content of each input that was built, by the name of its stage.
+        source: the value of the stage's `SourceInput`; None if the stage has none.
     """
 
     settings: Settings
@@ -44,7 +44,7 @@ class SourceInput:
 
     Attributes:
         value: becomes `Inputs.source`.
-        fingerprints: name → fingerprint, for the recipe of the output.
+        fingerprints: named fingerprints for the recipe of the output.
     """
 
     value: Any
@@ -61,8 +61,8 @@ class Check(Generic[AnyInputs]):
     Attributes:
         run: returns the problems of the output's folder. Any error fails the check.
         blocking: whether a failure prevents publication.
-        compared: keys of the output's summary that count the compared items, as numbers or mappings
-            to numbers.
+        compared: keys of the output's summary. Each value is a number of compared items, or a
+            dictionary of such numbers.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Check(Generic[AnyInputs]):
     compared: tuple[str, ...] = ()
 
     def counts(self, summary: Summary) -> dict[str, int]:
-        """Returns key in `compared` → number of compared items."""
+        """Returns the number of compared items for each key in `compared`."""
         counts = dict[str, int]()
         for name in self.compared:
             value = summary.get(name, 0)
@@ -95,14 +95,15 @@ class ValidatedFormat:
 
     Attributes:
         name: the value of `--kind`.
-        files: names in a folder of this format. A folder gets the format of whose names it has
-            the largest share.
+        files: the names of the files in a folder of this format.
         validate: returns the problems of a file or folder.
-        decisive: whether a single one of these names identifies the format.
-        recognises: returns whether a folder without the `files` of any format has this format. If
-            None, no such folder has it.
-        file_suffix: the suffix of single files of this format. If empty, there are none.
-        line_key: a key that only JSON Lines files of this format have. If empty, there are none.
+        decisive: whether a single file of `files` identifies the format.
+        recognises: returns whether a folder has this format. Called only if the folder contains
+            none of the files that any format lists in `files`. May be None.
+        file_suffix: the suffix of single files of this format. Empty if no suffix identifies
+            the format.
+        line_key: a key that only JSON Lines files of this format have. Empty if the format has no
+            JSON Lines files.
     """
 
     name: str
@@ -151,8 +152,9 @@ class Stage(Generic[AnyInputs]):
         inputs: names of the stages whose outputs the stage reads.
         section: returns the settings that affect the output; None if there are none.
         columns: schema of the output's main table; None if the output has no table.
-        source: reads the `SourceInput` from a `Workspace` and, for a demonstration, its id and its
-            input versions by stage. None without a `SourceInput`.
+        source: returns the `SourceInput`, given the `Workspace` and, for a stage of a
+            demonstration, the demonstration's id and its input versions by stage. None if the stage
+            has no `SourceInput`.
         export: name in `datasets.exports`; empty if the stage is not a training export.
     """
 
@@ -187,7 +189,7 @@ class Stage(Generic[AnyInputs]):
     def counts(self) -> tuple[str, ...]:
         """Keys of a dataset's summary that count its content.
 
-        `run` does not list a dataset without such keys.
+        The command `run` does not list a dataset that has no such keys.
         """
         return self.checks[0].compared if self.reads_trajectories else ()
 
@@ -199,8 +201,8 @@ class TrainingExport(Generic[AnyInputs]):
     Attributes:
         stage: its stage, built only if `datasets.exports` contains `name`.
         name: its name in `datasets.exports` and `demo-pipeline validate --kind`.
-        kept: name of the file with the export's records of a single demonstration, from which the
-            dataset is assembled. Empty without such a file.
+        kept: the name of the file with the export's records of one demonstration. The dataset is
+            assembled from these files. Empty if the export stores no such records.
         validated_as: how `demo-pipeline validate` recognises and validates the output.
         hub_tables: the `HubTable`s in the layout for the Hugging Face Hub.
         views: the `View`s over the output's Parquet files, for `demo-pipeline stats`.

@@ -32,7 +32,7 @@ class QuarantineRecord(BaseModel):
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package.
         attempts: how often this stage failed on the same files.
-        sequence: counts the demonstration's records; the newest record has the highest number.
+        sequence: the number of the record; a demonstration's newest record has the highest number.
         problems: `Problem.as_dict` of each problem.
     """
 
@@ -111,7 +111,7 @@ def write_quarantine(store: Store, record: QuarantineRecord) -> None:
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
     """Returns the newest record of a demonstration; None if it is not quarantined.
 
-    Instead of a damaged record, returns a new record whose problem reports the damage.
+    If the stored record is damaged, the returned record reports the damage.
 
     Raises:
         StorageError: the id is not valid; see `is_safe_id`.
@@ -142,7 +142,7 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """Returns the newest record of every quarantined demonstration, sorted by id.
 
-    Instead of an unreadable record, lists a new record whose problem gives the reason.
+    If a stored record cannot be read, the returned record gives the reason.
     """
     records = []
     for demonstration in sorted(_quarantined_ids(store)):
@@ -168,7 +168,7 @@ def _quarantined_ids(store: Store) -> set[str]:
 def _keys(store: Store, demonstration: str) -> list[str]:
     """Returns the keys of the records of a demonstration.
 
-    There are several only if a process was killed before it deleted the older records.
+    There is more than one key only if a process was killed before it deleted the older records.
     """
     keys = store.list_documents(_folder(demonstration))
     return [key for key in keys if key.endswith(".json")]
@@ -202,7 +202,7 @@ def record_crash(
     """Quarantines a demonstration after a defect of this package or the death of its processes.
 
     Args:
-        cause: the cause that people see, such as the name of an exception. It must not contain the
+        cause: the cause to show to users, such as the name of an exception. It must not contain the
             exception's message, which may quote the recording.
     """
     problem = Problem(

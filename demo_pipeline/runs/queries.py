@@ -92,7 +92,8 @@ def _time_limit(sql: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def answering(store: Store, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens DuckDB for a SELECT over the views of a store.
 
-    DuckDB can read only the store. From a bucket, only the views in the query are downloaded.
+    DuckDB can read only the store. If the store is a bucket, the files of the views in the query
+    are downloaded first.
 
     Raises:
         duckdb.Error: DuckDB rejects the query, or a view has no files yet.

@@ -12,7 +12,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.versions import CheckOutcome, Version, VersionName
 
-# Reason why a dataset leaves a demonstration out → noun in messages
+# Nouns in messages, by the reason why a dataset leaves a demonstration out.
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
     "broken": "damaged demonstration",
@@ -23,7 +23,8 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Reason why a dataset leaves a demonstration out → remedy in messages, if there is one.
+# Remedies in messages, by the reason why a dataset leaves a demonstration out. Most reasons have
+# no remedy.
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }
@@ -50,7 +51,7 @@ class Status(StrEnum):
         return self in {Status.BUILT, Status.CACHED}
 
 
-# Status of a demonstration → word in the tables of the command line
+# Words in the tables of the command line, by the status of the demonstration.
 IN_TABLES: Mapping[Status, str] = {
     Status.BUILT: "done",
     Status.CACHED: "done",
@@ -144,7 +145,8 @@ class DatasetOutcome:
     Attributes:
         name: the name of the dataset's asset.
         path: the path or URL of the dataset.
-        counts: name → count, or split → count, from the summary of the build.
+        counts: the counts in the summary of the build. Each value is a number, or a dictionary from
+            splits to numbers.
         left_out: phrases such as `1 failed demonstration`.
         told: sentences about duplicate uploads and changed splits.
         damaged: the damaged file of each broken demonstration, with a command to rebuild it.
@@ -187,7 +189,7 @@ def _left_out_units(unit: str, reasons: Mapping[str, int]) -> str:
 
     Args:
         unit: the plural noun, such as `samples`.
-        reasons: reason → number of units left out.
+        reasons: the number of units left out for each reason.
     """
     names = [name.replace("_", " ") for name in reasons]
     if len(reasons) > 1:

@@ -1,7 +1,7 @@
 """Finds runs whose processes were killed, with the help of lock files.
 
-A process that executes a run locks a file for the run. The lock ends with the process, so an
-unlocked file shows that the process was killed.
+A process that executes a run locks a file, and removes the file at the end of the run. A file that
+is no longer locked shows that its process was killed.
 """
 
 import fcntl
@@ -57,7 +57,7 @@ def has_lock(folder: Path, run_id: str) -> bool:
 
 
 def dead_runs(folder: Path) -> dict[str, str]:
-    """Returns run id → demonstration for each run whose process was killed.
+    """Returns the runs whose processes were killed, as a dictionary from run ids to demonstrations.
 
     Also removes abandoned drafts.
     """

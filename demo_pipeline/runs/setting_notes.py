@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__package__)
 # Pairs (URL of a store, fingerprint of settings) that this process has stored.
 _noted: set[tuple[str, str]] = set()
 Values = Mapping[str, Any]
-"""`<section>.<name>` of a setting → value."""
+"""A dictionary from the names of settings, `<section>.<name>`, to their values."""
 
 
 def note_settings(workspace: Workspace, stage: Stage[Any]) -> None:

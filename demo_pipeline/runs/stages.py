@@ -62,7 +62,7 @@ def training_export(name: str) -> TrainingExport[DatasetInputs]:
     """Returns the training export with this name in `datasets.exports`; imports its module.
 
     Raises:
-        OwnExportError: an export from another package has the asset or folder name of another
+        OwnExportError: an export from another package uses the asset or folder name of another
             output.
     """
     if name in WITHOUT_FORM:
@@ -110,7 +110,7 @@ def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
 
 @cache
 def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
-    """Returns stage name → training export for all exports, in the order of the settings."""
+    """Returns all training exports by the names of their stages, in the order of the settings."""
     exports = map(training_export, export_names())
     return {export.stage.name: export for export in exports}
 
@@ -134,7 +134,7 @@ def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
 
 
 def parents_that_always_exist(stage: Stage[DatasetInputs]) -> list[str]:
-    """Returns the names of a dataset's inputs, without training exports, which may be disabled."""
+    """Returns the names of a dataset's inputs, except training exports, which may be disabled."""
     always_built = STAGE_BY_NAME.keys() | {other.name for other in _AFTER_EXPORTS}
     return [name for name in stage.inputs if name in always_built]
 
@@ -155,6 +155,6 @@ def store_views() -> tuple[View, ...]:
     return (*views, *INDEX_VIEWS, *DEMONSTRATION_VIEWS)
 
 
-# An unusable export of another package ends every command here.
+# Imports the exports of other packages, so that every command fails here if one is unusable.
 for _own_export in own_exports():
     training_export(_own_export)

@@ -84,7 +84,7 @@ def _committed_index(workspace: Workspace) -> TaskIndex | None:
 
 
 def task_instruction(workspace: Workspace, task_id: str) -> str:
-    """Returns the instruction of a task in the committed catalog; empty if the catalog lacks it.
+    """Returns the instruction of a task; empty if the task is not in the committed catalog.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
@@ -98,9 +98,9 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 
 @lru_cache(maxsize=2)
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
-    """Returns task id → instruction for a version of the catalog.
+    """Returns the instructions in a version of the catalog, by task id.
 
-    If several task files have the same id, the first one counts.
+    If several task files have the same id, the first one is used.
     """
     try:
         rows = task_files.read_catalog(folder, ["task_id", "instruction"])

@@ -1,4 +1,4 @@
-"""Shares the transient errors that outlasted all retries between the processes of a run.
+"""Remembers, for all processes of a run, which transient errors outlasted all retries.
 
 Without this memory, every demonstration would wait 105 seconds for the same full disk.
 """
@@ -13,11 +13,11 @@ _ENTRIES = 128  # maximum number of remembered causes
 class VainWaits:
     """The causes of transient errors that outlasted all retries of a step.
 
-    A later step that fails for a remembered cause is not retried. A step that succeeds in between
-    does not remove the cause: a full disk, for example, still has room for small files.
+    A later step that fails for a remembered cause is not retried. A cause stays remembered after a
+    step succeeds, because a full disk, for example, still has room for small files.
 
-    Processes that are forked later share the memory. It has no lock, because a killed process could
-    leave a lock locked. An entry is therefore lost if two processes write at the same moment.
+    Processes that are forked later share the memory. The memory has no lock, because a process that
+    is killed could never release it. If two processes write at the same moment, an entry is lost.
     """
 
     def __init__(self) -> None:

@@ -29,9 +29,9 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stage import ValidatedFormat
 
 _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
-# Largest accepted ratio of the aspect ratios of screen and video. Videos have even sides:
-# halving 1366 x 768 to 682 x 384, for example, changes the ratio by 0.15 %. 16:9 and 16:10 differ
-# by 11 %.
+# Largest accepted ratio between the aspect ratios of the screen and the video. The sides of a video
+# are even numbers: halving 1366 x 768 to 682 x 384, for example, changes the ratio by 0.15 %. The
+# ratios 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
 # as a share of the video's length. The larger limit applies. Some recorders count from the first
@@ -44,9 +44,9 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format.
 
-    Errors are the problems for which the pipeline would quarantine the recording before decoding
-    the video. Their codes are the same. Rejected lines and timestamps in another unit are also
-    errors.
+    A problem is an error if the pipeline would quarantine the recording for it before decoding the
+    video. The pipeline uses the same error codes. Rejected lines and timestamps in another unit are
+    also errors.
     """
     problems: list[Problem] = []
     try:
@@ -58,7 +58,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     meta = None
     file = path / META_FILE  # read even if the other files are bad
     if file.is_file() and file.stat().st_size <= MAX_BYTES[META_FILE]:
-        with suppress(DemonstrationError):  # `examine` has found the same problem
+        with suppress(DemonstrationError):  # `examine` has already reported the problem
             meta = read_meta(file.read_bytes())[0]
     if meta is not None:
         problems += _meta_problems(meta)
@@ -98,7 +98,7 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
 
 
 def _video_warnings(meta: Meta, video: VideoProbe) -> Iterator[Problem]:
-    """Yields warnings if meta.json and the video differ in screen or duration."""
+    """Yields warnings if meta.json contradicts the video's aspect ratio or duration."""
     screen = meta.primary_monitor
     length = video.last_pts_s - video.first_pts_s
     if screen is not None:
@@ -173,15 +173,16 @@ def _log_problems(
     yield from limited([replace(problem, severity=Severity.WARNING) for problem in problems])
 
 
-# Largest first line of a JSON Lines file, in bytes: ten times the size of a training sample with
-# screenshot and UI tree.
+# Maximum size of the first line of a JSON Lines file, in bytes. It is ten times the size of a
+# training sample with screenshot and UI tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
-_READ_WHOLE = {  # suffix of files that are read into memory as a whole → noun in messages
+_READ_WHOLE = {  # nouns in messages, by the suffix of files that are read into memory as a whole
     ".json": "a JSON document",
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
-LARGEST_DOCUMENT = 256 * 2**20  # bytes; five times the size of an index of 100,000 trajectories
+# Maximum size in bytes. An index of 100,000 trajectories has a fifth of this size.
+LARGEST_DOCUMENT = 256 * 2**20
 FORMATS: Mapping[str, ValidatedFormat] = {
     known_format.name: known_format
     for known_format in (
@@ -201,9 +202,10 @@ FORMATS: Mapping[str, ValidatedFormat] = {
 def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
-    A folder gets the format of whose files it has the largest share. For a JSON Lines file, the
-    keys of the first line decide, and for any other file, the suffix. Returns None for a file that
-    belongs to a folder of several files, which must be validated as a whole.
+    A folder is compared with each format. The format's score is the share of its files that exist
+    in the folder, and the highest score wins. For a JSON Lines file, the keys of the first line
+    decide, and for any other file, the suffix. Returns None for a file that is only one of several
+    files of a format, because the whole folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)

@@ -49,7 +49,8 @@ _BODIES = 4  # attempts for a download whose connection breaks
 _FETCHES = 2  # attempts for a download whose bytes do not match the checksum of the object
 _WORKERS = 16  # threads of `in_parallel`
 _PAGE = 1000  # objects per answer to a listing; S3 allows no more
-# Matches the path of an object of a version, in two groups: version and path inside it.
+# Matches the path of an object in a version. The groups are the path of the version and the path
+# inside the version.
 _INSIDE = re.compile(
     rf"(.+?/[0-9a-f]{{{VERSION_LENGTH}}}(?:-[0-9a-f]{{8}})?)/({MANIFEST}|{CONTENT}/.+)", re.DOTALL
 )
@@ -58,7 +59,7 @@ _MD5 = re.compile(r"[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([0-9]{1,5})")
 _DIRECTORY_BUCKET = "--x-s3"  # the end of the names of directory buckets of Amazon S3
 _OTHER_BYTES = "OtherBytes"  # our own error code for a download with a wrong checksum
-_SENTENCES = {  # message for people → error codes
+_SENTENCES = {  # messages for users, each with the error codes that it explains
     "the bytes that arrive do not match the checksum of the object; check the network, or upload "
     "the file again": (_OTHER_BYTES,),
     "the bucket does not exist; create it or correct the URL": ("NoSuchBucket",),
@@ -225,7 +226,8 @@ class Bucket:
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
         """Returns the objects of all visible folders directly below the prefix.
 
-        The result maps folder → path in the folder → object. The bucket is listed only once.
+        The keys are the names of the folders. Each value is a dictionary from paths in the folder
+        to objects. The bucket is listed only once.
         """
         files = defaultdict[str, dict[str, ObjectInfo]](dict)
         for info in self.listing():
@@ -430,7 +432,7 @@ class Bucket:
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns path of a version → the start of its grace period, in epoch seconds.
+        """Returns the start of each version's grace period, in epoch seconds, by path.
 
         The grace period starts when the version is written, and again when it is superseded or
         removed. Incomplete versions are included.
@@ -453,7 +455,7 @@ class Bucket:
         return self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns path → size in bytes for each file in the content of a version."""
+        """Returns the sizes in bytes of all files in the content of a version, by path."""
         prefix = f"{VERSIONS}{version_path}/{CONTENT}/"
         return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
@@ -579,7 +581,7 @@ def _sha(name: str) -> Callable[[BinaryIO], str]:
     return checksum
 
 
-# Checksums that S3 can store and Python can compute: name in S3's answer → function
+# Functions for the checksums that S3 can store and Python can compute, by their S3 names.
 _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 

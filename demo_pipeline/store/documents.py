@@ -18,9 +18,9 @@ from demo_pipeline.store.errors import OutputError
 from demo_pipeline.store.store import Store
 
 _DIGEST = "sha256"
-# Matches a digest as the last member, with any key, because the key may be damaged.
+# Matches a digest as the last member. The pattern accepts any key, because the key may be damaged.
 _DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
-_WITHOUT = {  # folder of documents → what deleting a damaged document causes
+_WITHOUT = {  # consequences of deleting a damaged document, by the folder of the document
     "annotations": "then it can be asked for again",
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",

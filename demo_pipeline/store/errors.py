@@ -34,7 +34,7 @@ class OutputError(StorageError):
 
 
 class MissingOutput(OutputError):  # noqa: N818 - the name states what is wrong
-    """Raised for an output that was never committed, or that lacks one of its files."""
+    """Raised for an output that was never committed, or that has a missing file."""
 
     def __str__(self) -> str:
         return f"{self.output}: not committed, or one of its files is missing"

@@ -71,8 +71,8 @@ class Folder:
         root: the folder. The first write creates it, readable only by its owner.
 
     Attributes:
-        pointers: the start of each pointer's key, before the name of the output.
-        tops: the starts of the keys of versions and of drafts, before the name of the output.
+        pointers: the prefix of the keys of pointers. The name of the output follows it.
+        tops: the prefixes of the keys of versions and drafts. The name of the output follows them.
     """
 
     tops = (f"{_VERSIONS}/", f"{_STAGING}/")
@@ -114,7 +114,7 @@ class Folder:
         return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns name → file for the files directly in a folder; None if the folder is missing.
+        """Returns the files directly in a folder by name; None if the folder is missing.
 
         A folder that cannot be listed counts as empty.
 
@@ -136,7 +136,7 @@ class Folder:
         return files
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """Returns folder → name → file for all visible folders directly below the root."""
+        """Returns the files of all visible folders directly below the root, by folder and name."""
         return {name: self.files(name) or {} for name in self.folders()}
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -322,7 +322,7 @@ class Folder:
 
         Args:
             link: the absolute path.
-            draft_of: the output in whose draft folder the link is first created.
+            draft_of: an output. The link is created in the draft folder of this output, then moved.
         """
         path = Path(link)
         try:
@@ -360,7 +360,7 @@ class Folder:
         return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns path of a version → the start of its grace period, in epoch seconds.
+        """Returns the start of each version's grace period, in epoch seconds, by path.
 
         The grace period starts when the version is written, and again when it is superseded or
         removed. Incomplete versions are included.
@@ -438,9 +438,9 @@ class Folder:
         return f"{link.output}/{place}"
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns path → size in bytes for each file in the content of a version.
+        """Returns the sizes in bytes of all files in the content of a version, by path.
 
-        The value is None for an entry that is not a plain file.
+        The size is None for an entry that is not a plain file.
         """
         content = self.content(version_path)
         if not os.path.isdir(content):  # noqa: PTH112
@@ -576,8 +576,8 @@ class Folder:
         Hidden folders are listed but not entered.
 
         Raises:
-            OSError: a folder cannot be listed. It must not count as empty, because its outputs
-                would be built again, or pruned.
+            OSError: a folder cannot be listed. If the folder counted as empty, its outputs would be
+                built again or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files

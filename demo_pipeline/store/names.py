@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from demo_pipeline.store.errors import StorageError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# Endings that ids must not have. Windows and SMB shares drop a dot at the end. The store appends
-# the others itself.
+# Endings that ids must not have. Windows and SMB shares drop a dot at the end of a name. In older
+# stores, `.json` and `.lock` were appended to ids.
 _RESERVED_ENDINGS = (".", ".json", ".lock")
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _S3 = "s3://"

@@ -42,8 +42,9 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         made_of: a fingerprint of the inputs from which the content was computed.
         placing: the settings that determine the splits.
-        demonstrations: id → the remembered facts.
-        moved: id → earlier and current split, for demonstrations that the last build moved.
+        demonstrations: the remembered facts about each demonstration, by id.
+        moved: the earlier and the current split of each demonstration that the last build moved to
+            another split, by id.
     """
 
     made_of: str = ""
@@ -52,7 +53,7 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moved: dict[str, tuple[str, str]] = {}
 
     def twins(self) -> Iterator[str]:
-        """Yields a sentence for each demonstration with the video or log of an older upload."""
+        """Yields a sentence for each demonstration with the same video or log as an older one."""
         for key, entry in sorted(self.demonstrations.items()):
             if entry.duplicate_of:
                 same = f"{key} has the same video or log as {entry.duplicate_of}"

@@ -278,8 +278,8 @@ class Store:
         Linked versions are included.
 
         Args:
-            damages_by_version: path of a version → its damages; a cache that callers share between
-                calls.
+            damages_by_version: a cache of the damages of each version, by its path. Callers can
+                pass the same dictionary to several calls.
         """
         require_output(output)
         if damages_by_version is None:
@@ -501,7 +501,7 @@ class Store:
         For a linked version in several folders, returns only the folder that readers use.
 
         Args:
-            places: key of a version → the paths of its folders.
+            places: the paths of the folders of each version, by the version's key.
         """
         version = self._load(version_path)
         if version is None:

@@ -44,7 +44,7 @@ class UploadedDemonstration:
     """A folder of the uploads.
 
     Attributes:
-        id: its name.
+        id: the name of the folder.
         files: the names in `RECORDING_FILES` that exist in the folder, sorted.
     """
 
@@ -98,8 +98,8 @@ class Uploads:
     def usable(self, names: Iterable[str]) -> set[str]:
         """Returns the names of folders that can be ids of demonstrations.
 
-        Names that differ only by case are the same folder on Windows and macOS. Such a name is
-        usable only if the store has outputs for it and for none of the others.
+        Names that differ only in case are the same folder on Windows and macOS. Of several names
+        that differ only in case, one is usable if the store has outputs for it and for no other.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -198,9 +198,9 @@ class Uploads:
         return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
-        """Returns name → file for the files of a recording; None if no folder has this id.
+        """Returns the files of a recording by name; None if no folder has this id.
 
-        Other files are left out.
+        Files that do not belong to a recording are left out.
         """
         if not is_safe_id(demonstration):
             return None
@@ -213,7 +213,7 @@ class Uploads:
     def _refused(self, demonstration: str) -> Iterator[Problem]:
         """Yields a problem for each file that cannot be read, or that is a link out of the uploads.
 
-        Yields nothing in a bucket.
+        Yields nothing if the uploads are in a bucket.
         """
         objects = self.objects
         if not isinstance(objects, Folder):

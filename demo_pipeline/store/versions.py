@@ -38,7 +38,7 @@ class Recipe:
 
     Attributes:
         settings: a fingerprint of the settings that the stage reads.
-        inputs: name of an input → the fingerprint of its content.
+        inputs: the fingerprint of the content of each input, by the name of the input.
     """
 
     stage: str
@@ -90,7 +90,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     Attributes:
         files: the files, sorted by path. Empty folders are not part of an output.
-        links: path under `content/` → the version to which the link leads.
+        links: the version to which each link leads, by the path of the link under `content/`.
         content: SHA-256 over paths, digests and links. It does not depend on the recipe.
     """
 
@@ -257,10 +257,11 @@ class Staging:
             links remain valid after the move.
         find: returns the local folder of a version, given its output and its id. Raises
             `StorageError` if the version was removed.
-        links: path of a link below `path` → the linked version.
-        before: the published version, for reuse of its content. None if there is none.
-        hardlink_sources: versions whose files the build may hard-link under `path`. Their digests
-            come from the old manifest, because a new hash would accept damage as new content.
+        links: the version to which each link leads, by the path of the link below `path`.
+        before: the published version, whose content the build may reuse. None if there is none.
+        hardlink_sources: versions whose files the build may hard-link under `path`. The digests of
+            these files are copied from the old manifest, because a new hash would accept damage as
+            new content.
     """
 
     output: str
@@ -343,9 +344,9 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 
 
 class _SharedFiles:
-    """Finds the source of files that are hard-linked from other versions, by their inodes.
+    """Finds by their inodes the versions from which files were hard-linked.
 
-    Sources are read only until an inode is found, because there may be thousands.
+    The versions are read only until an inode is found, because there may be thousands of them.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -353,7 +354,7 @@ class _SharedFiles:
         self._by_inode: dict[int, tuple[str, FileEntry]] = {}
 
     def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
-        """Returns output and entry of the source file with this inode; None if there is none."""
+        """Returns the output and the entry of the file with this inode; None if it is not found."""
         if status.st_nlink == 1:
             return None
         while status.st_ino not in self._by_inode:
@@ -440,7 +441,7 @@ def damages_of(
     Links are not compared.
 
     Args:
-        sizes: path of each entry → size in bytes, or None unless it is a plain file.
+        sizes: the size in bytes of each entry, by path. None if the entry is not a plain file.
         digests: the current SHA-256 of each file, in the order of the manifest; None if unreadable.
     """
     output = version.output

@@ -175,7 +175,8 @@ TILE_WIDTH = 480
 QUALITY = 80  # JPEG quality of the sheets, 0 to 100
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
-# Minimum range of brightness (0 to 255) in an area that contains a title.
+# Minimum range of brightness (0 to 255) in the title area of a sheet. If the range is smaller, the
+# title is missing.
 _CONTRAST = 16
 
 
@@ -263,7 +264,7 @@ def step_tiles(
     """Returns the tile and the provenance of every step; no screenshot is opened.
 
     Args:
-        thumbnails: name of a screenshot → JPEG. None for the screenshots themselves.
+        thumbnails: JPEGs by the name of the screenshot. If None, the screenshots are used instead.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.

@@ -58,7 +58,7 @@ class _Rectangle(NamedTuple):
 
 
 def label_of(action: StepAction) -> str:
-    """Returns what rings and arrows cannot show, such as keys; typed text is left out."""
+    """Returns a label for what rings and arrows cannot show, such as keys, without typed text."""
     match parameters := action.parameters:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"
@@ -232,7 +232,7 @@ def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) ->
 def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
     """Draws an arrow in the direction of a scroll, and returns its two ends.
 
-    The arrow starts at the pointer or, if it would leave the picture, ends there.
+    The arrow starts at the pointer. If it would leave the picture, it ends at the pointer instead.
     """
     across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)

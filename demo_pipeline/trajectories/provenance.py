@@ -464,8 +464,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 _MATCHED = "osworld_task_id"
-# Types of actions that may have values in the columns about typed text. A typed space that pressed
-# a button is a hotkey.
+# Types of actions that may have values in the columns about typed text. Hotkeys are included
+# because a typed space that pressed a button becomes a hotkey.
 _TYPED = ("type", "hotkey")
 _POINTED = ("click", "double_click", "right_click", "scroll", "drag")
 PROVENANCE_SCHEMA = described_schema(
@@ -575,7 +575,7 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     """Reads the rows of provenance.parquet in the order of the steps.
 
     Args:
-        columns: names of columns; None for all. A column that the file lacks is null.
+        columns: names of columns; None for all. The values of a missing column are None.
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
@@ -602,14 +602,14 @@ class HiddenReason(StrEnum):
       another display.
     - `no_position`: the position was not logged, or may have been clipped to the border of the
       screen.
-    - `never_released`: a button was pressed, but the log lacks its release.
+    - `never_released`: a button was pressed, but its release was not logged.
     - `unknown_scale`: the position was logged, but the scale of the log is unknown.
     - `before_video`: the action began before the first frame.
     - `after_video`: the action began after the last frame.
     - `undecodable`: the frames before the action cannot be decoded, or are all black.
     - `unknown_time`: the recorder's clock changed, and the video does not show the action's time.
-    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or the
-      video's only scroll contradicts the direction that the unit and the platform imply.
+    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or the unit and
+      the platform imply one direction but the only scroll visible in the video shows the other.
     - `private`: keys were pressed while the screen was dark or locked. A single row stands for
       all keys up to the next step.
     """
@@ -679,13 +679,13 @@ class HiddenActions:
         return any(action.before_step > step_index for action in self.actions)
 
     def by_reason(self) -> dict[str, int]:
-        """Returns reason → number of hidden actions, for the reasons that occur."""
+        """Returns the number of hidden actions for each reason that occurs."""
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
     def around(self, steps: Sequence[int]) -> "HiddenActions":
-        """Returns the hidden actions from the first of `steps` to the step after the last.
+        """Returns the hidden actions between the first of `steps` and the step after the last.
 
-        If the first is step 0, the hidden actions before it are included.
+        If `steps` begins with step 0, the hidden actions before step 0 are included.
 
         Args:
             steps: the indexes of the steps, ascending.
@@ -735,8 +735,8 @@ class HiddenActions:
     def whole_stretch(self, steps: int, min_steps: int, first: int = 0) -> range | None:
         """Returns the steps that an export of whole trajectories uses.
 
-        This is the longest run without a hidden action in between, or all steps if nothing is
-        hidden.
+        If the demonstration has hidden actions, this is the longest run of steps without a hidden
+        action in between. Otherwise it is all steps.
 
         Args:
             min_steps: minimum length of the run, if there are hidden actions.

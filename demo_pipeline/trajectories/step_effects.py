@@ -66,8 +66,9 @@ def change_between(
 ) -> dict[str, Any]:
     """Returns the columns `screen_changed` and `CHANGE_COLUMNS` of a step.
 
-    `screen_changed` is True if a visible cell changed. It is False if none did, and `earlier` and
-    `later` show that the cells under the pointer did not change either. Otherwise it is None.
+    `screen_changed` is True if a visible cell changed. It is False if no visible cell changed and
+    `earlier` and `later` show that the cells under the pointer did not change either. In all other
+    cases it is None.
 
     Args:
         before: the screenshot of the step; None if it is missing.
@@ -117,7 +118,7 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 
 
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
-    """Returns index of a step → index of the later step whose keys undo it.
+    """Returns the indexes of undone steps, each with the index of the step whose keys undo it.
 
     Ctrl+Z undoes the previous step that is not a wait, if it is an edit. Escape undoes the opening
     of a menu if only arrow keys were pressed in between.

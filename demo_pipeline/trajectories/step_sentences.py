@@ -122,9 +122,9 @@ _Box = tuple[int, int, int, int]  # left, top, width and height, canvas pixels
 _VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
 _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
-# Elements that certainly move when they are dragged.
+# Roles of elements that certainly move when they are dragged.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# Role of an element → the container that scrolls when the wheel is turned over the element.
+# Containers that scroll when the wheel is turned over an element, by the role of the element.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -145,10 +145,10 @@ _SCROLLED = frozenset(
     }
 )
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
-# Elements that are named without their role, because people would not say the role.
+# Roles that sentences leave out, because people would not say them.
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
-# Number of clicks at the start of a drag (None for one) → verb, and the unit of text that the drag
-# selects.
+# Verbs for drags, each with the unit of text that the drag selects. The keys are the numbers of
+# clicks at the start of the drag, with None for one.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),
@@ -320,7 +320,7 @@ def _chord(keys: Sequence[str]) -> str:
 def element_phrase(target: TargetElement | None) -> str:
     """Returns the phrase for a target, such as `the "Save" button`.
 
-    Empty without a target, and for a label or unknown role without a name.
+    Empty if there is no target, or if the target has no name and its role is label or unknown.
     """
     if target is None:
         return ""

@@ -144,7 +144,8 @@ class Steps:
     Attributes:
         steps: the steps in time order.
         hidden: the actions that no screenshot shows.
-        neither: kind of ignored action (pause to think, action on the recorder) → count.
+        neither: the number of ignored actions of each kind: pauses to think, and actions on the
+            recorder.
         doubtful_scrolls: number of hidden scrolls whose direction is uncertain.
     """
 
@@ -155,7 +156,7 @@ class Steps:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Reason → number of actions that did not become steps for this reason."""
+        """The number of actions that did not become steps, for each reason."""
         counts = {name: self.neither.get(name, 0) for name in _NEITHER}
         hidden = self.hidden.by_reason()
         for reason in HiddenReason:
@@ -348,7 +349,8 @@ def _with_awaited(steps: Sequence[Step], evidence: Evidence) -> Iterator[Step]:
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
     """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
-    If the log does not show the unit, the amount also comes from the video; 0 if unknown.
+    If the log does not show the unit of the wheel's deltas, the amount is computed with the unit
+    that the video shows. The amount is 0 if the video does not show the unit.
     """
     if action.action_type != "scroll":
         return action
@@ -369,8 +371,8 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is uncertain.
 
-    It is uncertain if the video's only scroll contradicts the direction that the wheel's unit and
-    the platform imply.
+    It is uncertain if the wheel's unit and the platform imply one direction but the only scroll
+    visible in the video shows the other.
     """
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False
@@ -427,7 +429,8 @@ class _RecordedFocus:
     """Tracks whether the keyboard focus is on the recorded screen.
 
     The focus leaves the screen with a mouse press that was, or may have been, on another display.
-    It returns with a mouse press on the recorded screen, or when a scan finds it there.
+    It returns with a mouse press on the recorded screen, or when a scan finds the focus on that
+    screen.
     """
 
     def __init__(self) -> None:

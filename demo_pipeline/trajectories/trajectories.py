@@ -81,7 +81,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
 ) -> dict[str, Any]:
     """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
 
-    differing_trees.json lists steps whose UI tree contradicts their screenshot, if any.
+    If the UI tree of a step contradicts its screenshot, differing_trees.json is also written. It
+    lists these steps.
 
     Raises:
         DemonstrationError: there is no instruction, or no action can be a step.
@@ -383,7 +384,7 @@ def _summary(
 
 
 def _evidence_counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns kind of evidence → number of typed texts with this evidence."""
+    """Returns the number of typed texts for each kind of evidence."""
     counts = Counter(row["text_evidence"] for row in rows if row["text_evidence"])
     return {str(evidence): counts[evidence] for evidence in TextEvidence}
 

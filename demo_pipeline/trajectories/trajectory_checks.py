@@ -35,7 +35,7 @@ def check_against_inputs(
 
     Args:
         out: the folder of the trajectory, in valid OSWorld-Desktopd format.
-        folders: name of a stage → folder of its output.
+        folders: the folders of the outputs of stages, by the name of the stage.
         failure: why the recording is not a success; None if it is a success.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
@@ -76,7 +76,7 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Returns index of a typing action → log lines of the scans that show its text.
+    """Returns the log lines of the scans that show typed text, by the index of the typing action.
 
     Actions that may become one step share their scans.
     """

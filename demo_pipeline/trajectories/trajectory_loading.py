@@ -38,7 +38,7 @@ class DatasetTrajectory:
         content: a text that changes if a file of the trajectory changes. Empty if unknown.
         table: path of provenance.parquet, absolute or relative to `folder`.
         records: path of the folder with stored records for exports. If empty, they are computed.
-        digests: name → SHA-256 of each file in `records`.
+        digests: the SHA-256 of each file in `records`, by name.
         rejected_for: why reviewers rejected the demonstration, or empty.
         group: the task group; empty for a new task.
         split: the split; empty for a new task.
@@ -84,7 +84,7 @@ def load(
         rows: the rows of its provenance. If None, they are read.
 
     Returns:
-        The trajectory with its id from the store, and step index → row of provenance.
+        The trajectory with its id from the store, and the rows of provenance by step index.
 
     Raises:
         DemonstrationError: the trajectory cannot be read, or a step has no provenance.
@@ -105,7 +105,7 @@ def load_provenance(source: DatasetTrajectory) -> list[dict[str, Any]]:
     """Reads a provenance row for each step of a trajectory.
 
     Raises:
-        DemonstrationError: the file is missing or damaged, or lacks a required value.
+        DemonstrationError: the file is missing or damaged, or a required value is missing.
     """
     try:
         rows = read_provenance(source.provenance)

@@ -194,7 +194,7 @@ def examine_task(
     """Reads and checks the content of a task file.
 
     Args:
-        file: the path to name in problems, separated by `/`. Its stem should be the task's id.
+        file: the path to report in problems, separated by `/`. Its stem should be the task's id.
         risk: whether to read the file as a risk task. A file with a key that only risk tasks have
             is always read as a risk task.
 

@@ -499,7 +499,7 @@ PROBLEMS_SCHEMA = described_schema(
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVISIBLE = "\u00ad\u200b\u200c\u200d\u2060\ufeff"  # soft hyphen, zero-width characters, BOM
-_VARIANTS = {  # ASCII character → typographic variants
+_VARIANTS = {  # each ASCII character, and its typographic variants
     "'": "\u2018\u2019\u201a\u201b",
     '"': "\u201c\u201d\u201e\u201f",
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",

@@ -89,7 +89,10 @@ def _box(corners: Any) -> ScreenshotBox:
 
 @dataclass
 class ScreenshotReader:
-    """Recognises the text of successive screenshots, only in horizontal bands that changed."""
+    """Recognises the text of successive screenshots.
+
+    A horizontal band of a screenshot is only searched if it changed.
+    """
 
     # The recent contents of each band and the lines recognised in them, by the band's first row.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)

@@ -58,8 +58,8 @@ CLOCK_STEPS_SCHEMA = described_schema(
     {"line": between(1), "logged_ms gap_ms": COUNT, "moved_ms": ANY},
 )
 
-# Largest difference in milliseconds by which a line may be earlier than a line before it, because
-# events can overtake each other in a queue. All 1,371 lines of four recorders stayed within it.
+# A line may be up to 100 ms earlier than a line before it, because events can overtake each other
+# in a queue. All 1,371 lines of four recorders stayed within this limit.
 BACK_MS = 100
 # A longer delay of a block of lines, in milliseconds, means that the clock was set back, unless
 # there is evidence that the lines waited in a hook's buffer.
@@ -312,8 +312,8 @@ def moved_events(
 ) -> Iterator[Event | Rejected]:
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
-    A scan may have begun before a clock step although its line comes after the step. It gets the
-    correction before or after the step, whichever brings it closer to the last input.
+    A scan may have begun before a clock step although its line comes after the step. Such a scan
+    gets the correction before or after the step, whichever brings it closer to the last input.
     """
     moved_ms = 0
     previous_moved_ms = 0

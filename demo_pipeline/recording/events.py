@@ -246,7 +246,7 @@ def check_order(folder: Path) -> list[Problem]:
     return problems
 
 
-# Event type → the column that is never null in rows of this type.
+# The column that is never null in rows of each event type.
 _NEEDED_COLUMN = {
     MOUSEMOVE: "x",
     MOUSEWHEEL: "delta",

@@ -49,7 +49,7 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
-# Event in imported recordings that marks input which the recorder withheld.
+# Name of the events in imported recordings that stand for input withheld by the recorder.
 WITHHELD_EVENT = "redacted"
 # Undocumented events that recorders in use are known to write.
 _RECORDER_EVENTS = frozenset(
@@ -386,8 +386,9 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
     """Reads a log to its end to find the unit and the origin of its times.
 
     The most frequent unit is chosen, or the first among equally frequent units. If the median of
-    the times is less than a day, the times count from the recording's start. `timestamp_type` in
-    input_log_meta.json is less reliable, because uploaders add this file to older logs.
+    the times is less than a day, the times count from the recording's start. The field
+    `timestamp_type` of input_log_meta.json is ignored, because uploaders add this file to older
+    logs, so that it is less reliable.
 
     Args:
         recorded_at: meta.timestamp, or None if unknown.

@@ -57,10 +57,10 @@ class Key:
     both: str = ""
 
 
-# Character of a key without Shift → its character with Shift.
+# The character with Shift of each key, by the key's character without Shift.
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
-# Character of a key without modifiers → its character with AltGr.
+# The character with AltGr of some keys, by the key's character without modifiers.
 _UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
 # With Shift, Apple's British layout differs from the US layout only in the key 3.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
@@ -292,8 +292,8 @@ _OTHER_PUNCTUATION = _words(
 )
 # Languages whose usual keyboard has other letters, or no digits without Shift.
 _OTHER_LETTERS = _words("fr ru uk bg be sr mk el he ar fa ur th ka hy kk mn")
-# Language → countries in which the layout of the same name is usual. "" stands for a locale without
-# a country.
+# For each language, the countries in which the layout of the same name is usual. "" stands for a
+# locale without a country.
 _COUNTRIES_OF = {"de": ("", "DE", "AT"), "es": ("", "ES"), "fr": ("", "FR"), "it": ("", "IT")}
 OTHER_PUNCTUATION = "other punctuation"
 OTHER_LETTERS = "other letters"

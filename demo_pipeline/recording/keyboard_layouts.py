@@ -38,7 +38,7 @@ _RDEV_ON_WINDOWS = _names("""
     SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
     IntlBackslash
 """)
-# multiinput's name of a key → the key's character on the US keyboard.
+# The character of each key on the US keyboard, by multiinput's name of the key.
 _US_NAMES = dict(zip(_MULTIINPUT[:-1], ";/'[\\]#`=-,.", strict=True))
 # On a Mac, the key next to the left Shift and the key next to the 1 have swapped key codes.
 _SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
@@ -152,7 +152,7 @@ _OTHERS_BY_PLATFORM = {
     ("us-intl", "linux"): _US_INTL_LINUX,
     ("us-intl", "macos"): _US_INTL_MAC,
 }
-# Accent of a dead key → its combining mark.
+# The combining mark of each dead key's accent.
 COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
 COMBINING |= {"ˇ": "\u030c", "¸": "\u0327", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a"}
 COMBINING |= {"˝": "\u030b", "˛": "\u0328"}
@@ -231,8 +231,8 @@ def is_dead(layout: str, char: str, *, altgr: bool) -> bool:
 
 
 _VOWELS = "aeiouAEIOU"
-# Accent → letters that combine with the accent on Windows. Before other letters, the accent is
-# typed as a separate character.
+# The letters that combine with each accent on Windows. Before other letters, the accent is typed as
+# a separate character.
 _JOINED_ON_WINDOWS = {
     "´": _VOWELS + "yY",
     "'": _VOWELS + "yYcC",
@@ -243,9 +243,9 @@ _JOINED_ON_WINDOWS = {
     "~": "anoANO",
 }
 _QUOTES = frozenset("'\"")  # accents whose keys are dead keys only on US-International keyboards
-_CEDILLAS = {"c": "ç", "C": "Ç"}  # letter → character that it types after the dead apostrophe
-_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # accent → character that its dead key and Space type
-_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # accent → character of its dead key if pressed twice
+_CEDILLAS = {"c": "ç", "C": "Ç"}  # characters that letters type after the dead apostrophe
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # characters that a dead key and Space type, by accent
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # characters that a dead key pressed twice types, by accent
 
 
 def accented(accent: str, char: str, platform: str) -> str:

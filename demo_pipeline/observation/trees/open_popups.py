@@ -12,7 +12,10 @@ from demo_pipeline.observation.trees.text_places import overlap
 
 
 def open_popups(tree: StepTree) -> Sequence[int]:
-    """Returns the positions of visible dialogs and menus with visible items, in document order."""
+    """Returns the positions of visible dialogs, and of menus with visible items.
+
+    The positions are in document order.
+    """
     popups: set[int] = set()
     for node in np.flatnonzero(tree.boxes[:, 2] * tree.boxes[:, 3] > 0).tolist():
         if "hidden" in tree.states_at(node):

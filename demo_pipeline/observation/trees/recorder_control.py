@@ -1,6 +1,6 @@
 """Finds the actions with which a person starts and stops the recorder.
 
-The setting `observation.recorder_windows` lists the names of the windows of recorders.
+The setting `observation.recorder_windows` lists the window names of recorders.
 """
 
 import re
@@ -25,13 +25,15 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the first and the last action, each only if it controls the recorder.
+    """Checks whether the first and the last action control the recorder.
+
+    Returns the indexes of the actions that do.
 
     A click controls the recorder if the window or the element under the pointer has the name of a
     recorder's window. A hotkey controls the recorder if the focused window has such a name.
 
     Args:
-        names: names of the windows of recorders.
+        names: the window names of recorders.
         fronts: for each action index, the front window in the video as a position in the tree. If
             it is None or missing, the front window is taken from the tree.
     """

@@ -34,7 +34,7 @@ LARGEST_TARGET_SHARE = 0.05
 # in this range.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
-_MAY_BE_EMPTY = "tablecell"  # can look empty despite a name for screen readers
+_MAY_BE_EMPTY = "tablecell"  # a cell may look empty although it has a name for screen readers
 # Grid spacing, in units of event space, of the test whether a window is covered by others.
 COVER_STEP = 8
 

@@ -69,7 +69,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """Returns a JSON value in which `plain_line` was applied to all strings, including keys."""
+    """Applies `plain_line` to all strings of a JSON value, including keys of objects."""
     if isinstance(value, str):
         return plain_line(value)
     if isinstance(value, dict):
@@ -90,14 +90,17 @@ def markdown_text(text: str) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Returns a table in Markdown.
 
-    Cells are taken as Markdown. Escape other text with `markdown_text` first.
+    Cells may contain Markdown. Escape text that is not Markdown with `markdown_text` first.
     """
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Replaces angle brackets of markers with square ones; returns text and marker count."""
+    """Replaces the angle brackets of special tokens with square ones.
+
+    Returns the text and the number of special tokens in it.
+    """
     return MARKER.subn(_in_square_brackets, text)
 
 

@@ -1,8 +1,8 @@
 """Imports recordings of cua-driver (trycua/cua): folders with one `turn-NNNNN/` for each call.
 
 In a turn's folder, `action.json` is a call of one of the driver's tools. `before.png` and
-`after.png` show only the window in which the call acts. The elements in `before_state.json` are
-ignored, because they have no boxes.
+`after.png` show only the window of the call. The elements in `before_state.json` are ignored,
+because they have no boxes.
 """
 
 import re

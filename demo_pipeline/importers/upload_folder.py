@@ -217,7 +217,7 @@ def _write_log(path: Path, recording: SourceRecording, video: VideoFacts) -> Cou
 def _meta(name: str, recording: SourceRecording, video: VideoFacts, given: Given) -> dict[str, Any]:
     """Returns the content of meta.json.
 
-    An unknown fact is empty. `imported` says for the task and the status whether they are known.
+    Unknown facts are empty. The field `imported` says whether the task and the status are known.
     """
     status, reason = OUTCOMES.get(given.status or recording.status, ("", None))
     task = given.task or recording.task

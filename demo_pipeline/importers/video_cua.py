@@ -1,7 +1,7 @@
 """Imports recordings of VideoCUA (CUA-Suite): folders with `action_log.json` and a video.
 
-The log has whole actions, such as a click or a text, with their times in the video. Each action
-becomes presses and releases at intervals of 40 ms.
+The log contains complete actions, such as a click or a typed text, with their times in the video.
+Each action becomes presses and releases at intervals of 40 ms.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Finds the clock by comparing pointer moves, typing or clicks with the pixels that changed.
 
-A *lag* is the time by which the video began later than the documented clock says. Each search tries
-many lags and returns the clock for the lag that explains the changed pixels best.
+A *lag* is the delay of the video's start relative to the documented clock. Each search tries many
+lags and returns the clock for the lag that explains the changed pixels best.
 
 - Pointer moves are the most exact evidence, and also show the event scale.
 - Typing serves videos that do not show the pointer, and parts in which the pointer rests.

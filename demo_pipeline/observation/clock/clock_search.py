@@ -85,7 +85,7 @@ class ClockSearch:
     """Decodes stretches of the video and searches them for evidence of the clock.
 
     Attributes:
-        keys: press times of `typed_keys`, epoch milliseconds.
+        keys: the result of `typed_keys`.
     """
 
     video: RecordedVideo

@@ -32,7 +32,7 @@ class InputTimes:
     """The inputs that the search for a clock compares with the video.
 
     Attributes:
-        keys: press times of `typed_keys`, epoch milliseconds.
+        keys: the result of `typed_keys`.
     """
 
     track: PointerPath

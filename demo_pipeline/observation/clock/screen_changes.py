@@ -465,7 +465,7 @@ class _CanvasEvidence:
         return _Change((redrawn, new_part), gain)
 
     def _redraw(self, gains: Floats, first_move: int, scan_ms: float) -> _Redraw:
-        """Returns the redraw in which the screen may have changed its size.
+        """Returns the redraw at the change from the old state to the new state.
 
         The redraw lies between the last move that the old state explains better and the first move
         that the new state explains better. Several large redraws in this time are joined into one.

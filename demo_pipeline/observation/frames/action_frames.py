@@ -46,8 +46,8 @@ If the scale is None, no target has a box.
 class ScaledRequests:
     """Creates the requests of the actions at each scale that the boxes of their trees may have.
 
-    The *scale* is the factor by which the boxes of a tree must be multiplied, because some
-    recorders log trees in other units than the pointer. It is 1 for most trees.
+    Some recorders log trees in other units than pointer positions. The *scale* converts the boxes
+    of a tree to the unit of pointer positions. It is 1 for most trees.
 
     Args:
         screen: the canvas of each part of the recording. Parts may be added during decoding.
@@ -127,7 +127,7 @@ class _HeldComparison(NamedTuple):
 
 
 class _TargetComparisons:
-    """Compares the screen of each action with that of its scan when the scan's scale is known."""
+    """Compares the screen of each action with that of its scan once the scan's scale is known."""
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
         self._comparison = comparison

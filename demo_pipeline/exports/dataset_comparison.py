@@ -1,7 +1,8 @@
 """Compares a written dataset with the rows of its trajectories.
 
-The rows are read again from the output of the stage `records`. Additional files are reported. At
-the end, the validator of the record format checks the dataset, as in `demo-pipeline validate`.
+The rows are read again from the output of the stage `records`. Files that do not belong to the
+dataset are reported. At the end, the validator of the record format checks the dataset, as in
+`demo-pipeline validate`.
 """
 
 import filecmp
@@ -81,7 +82,7 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files; nothing after a problem, which they would only repeat."""
+        """Yields the derived files, unless a problem was found, which they would only repeat."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
@@ -99,14 +100,14 @@ class _DatasetComparison(DatasetFiles):
         try:
             is_same = _is_same_file(f"{self.out}/{name}", rendered if is_rendered else source)
         except FileNotFoundError:
-            if not os.path.exists(source):  # noqa: PTH110 - called for each image
+            if not os.path.exists(source):  # noqa: PTH110 - faster; called for each image
                 raise_lost_picture(source, candidate)
             self._report(name, _MISSING)
         else:
             if not is_same:
                 self._report(name, "differs from the screenshot of its trajectory")
         if is_rendered:
-            os.unlink(rendered)  # noqa: PTH108 - called for each image
+            os.unlink(rendered)  # noqa: PTH108 - faster; called for each image
         return True
 
     def put_file(self, name: str, pieces: Iterable[bytes]) -> None:
@@ -197,7 +198,7 @@ def _ignore(_value: object) -> None:
 
 def _is_same_file(path: str, other: str) -> bool:
     """Returns whether two files have the same content; hard links to the same file are not read."""
-    status = os.stat(path)  # noqa: PTH116 - called for each image
+    status = os.stat(path)  # noqa: PTH116 - faster; called for each image
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True

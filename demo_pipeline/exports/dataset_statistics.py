@@ -301,7 +301,7 @@ def allow_only_reading(sql: "DuckDBPyConnection", query: str, folders: Iterable[
 
 
 def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
-    """Returns the rows of a query's result as dictionaries by column name."""
+    """Returns each row of a query's result as a dictionary from column names to values."""
     result = sql.execute(query)
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

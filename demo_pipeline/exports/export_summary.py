@@ -126,7 +126,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRows:
-    """The inputs of side files, such as `metadata.json`, after all rows are written.
+    """Facts about the written rows, from which side files such as `metadata.json` are made.
 
     Attributes:
         plan: the included trajectories, and their splits.

@@ -57,8 +57,8 @@ class Row:
             written to two splits.
         screenshot: the screenshot that the prompt is about; for a whole trajectory, the screenshot
             of its first step.
-        parts: the content of each part by name: a table row (a dictionary by column), a text, or a
-            JSON value. `File.part` says which file each part is written to.
+        parts: the content of each part by name: a table row (a dictionary from columns to values),
+            a text, or a JSON value. `File.part` says which file each part is written to.
         files: files of the trajectory by their name in the dataset. `Form.pictures` may replace
             the names.
         counts: numbers that are summed over all rows of the dataset.
@@ -149,7 +149,7 @@ class RowsHead(msgspec.Struct):
 
     Attributes:
         excluded: number of left-out rows by reason.
-        counts: numbers about the whole trajectory; the dataset contains their sums.
+        counts: numbers about the whole trajectory that are summed over the dataset.
     """
 
     excluded: dict[str, int]
@@ -198,7 +198,7 @@ class File:
         checked: a `RecordFormat`, or a function that returns the problems of a value (see
             `record_checks.Checked`). If it is None, values are not checked.
         empty: the splits whose file is written even if it has no row.
-        only: the splits that have the file.
+        only: the splits for which the file exists.
         config: name of the configuration under which `load_dataset` loads the file. If it is empty,
             the card does not mention the file.
         base: folder in the dataset to which file names in the values are relative. If `path`
@@ -352,7 +352,7 @@ class Form:
         return screenshot.parent in bad_steps
 
     def count_trajectory(self, _source: Source) -> Mapping[str, int]:
-        """Returns numbers about a whole trajectory; the dataset contains their sums."""
+        """Returns numbers about a whole trajectory that are summed over the dataset."""
         return {}
 
     def prepare_pictures(

@@ -226,9 +226,9 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back. This order means nothing
-        for dialogs, and for the top level of a Windows tree, which is sorted by the end of scans.
-        Where the order means nothing, a layer without focus is behind a layer with the focus.
+        On Windows and macOS, the tree lists windows from front to back. Exceptions are dialogs, and
+        the top level of a Windows tree, where windows are in the order in which their scans ended.
+        If the order is unknown, a layer without focus is behind a layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)

@@ -219,8 +219,7 @@ def _embedded(value: Any, export: Path) -> Any:
     return value
 
 
-# The Hub's size categories. Each key is the number of rows that datasets of the category must stay
-# below.
+# The Hub's size categories, by their exclusive upper limit of rows.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
 _LARGEST_SIZE = "1M<n<10M"
 
@@ -296,7 +295,7 @@ def _card_type(feature: Mapping[str, Any], key: str = "dtype") -> dict[str, Any]
 
 
 def _yaml(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of a mapping as YAML. Strings are not quoted, so must be valid YAML."""
+    """Yields the lines of a mapping as YAML. Strings are not quoted, so they must be valid YAML."""
     for name, value in values.items():
         if not isinstance(value, list):
             yield f"{name}: {value}"

@@ -34,7 +34,8 @@ from demo_pipeline.trajectories.trajectory_loading import DatasetTrajectory
 REBUILD = "build the export again"  # the remedy of most problems
 REQUIRED_SPLITS = ("train", "val", "test")
 OPTIONAL_SPLITS = ("held_out",)
-# Maximum number of cached documents and of cached hashes; consecutive records name the same files.
+# Maximum number of cached documents, and of cached hashes. Consecutive records often use the same
+# files.
 _RECENT = 4096
 _ROWS_IN_MEMORY = 64  # rows of a table that are read at once
 
@@ -69,7 +70,7 @@ class Fault(NamedTuple):
 
 
 class NamedFiles:
-    """Reads the files that records name: images, and JSON documents of trajectories.
+    """Reads the files to which records refer: images, and JSON documents of trajectories.
 
     Args:
         locate: returns the path of a file for its name in a record.
@@ -143,7 +144,7 @@ class RecordFormat(Generic[FormRecordT]):
 
     Attributes:
         model: Pydantic model with the keys, types and ranges.
-        pictures: returns (field, file name) for each image that a record names.
+        pictures: returns (field, file name) for each image of a record.
         faults: yields the faults that the model cannot detect. The function is also called if an
             image cannot be opened.
         id_field: name of the field that must be unique in an export.
@@ -165,7 +166,7 @@ def read_record(
     Args:
         value: a JSON value, or the row of a table.
         file, line: the place of the record, for the problems.
-        files: reads the files that the record names.
+        files: reads the files to which the record refers.
 
     Returns:
         The record and its problems. The record is None if the model rejects it.
@@ -218,7 +219,7 @@ def kept_problems(
             paths[name.partition("/")[2]] = path
 
     def locate(name: str) -> Path:
-        """Returns the path of the file that a record names.
+        """Returns the path of a file for its name in a record.
 
         Names in records begin with folders that only the finished dataset has. These folders are
         removed one by one until the name is known. If no shortened name is known, the stem of the

@@ -54,9 +54,9 @@ def _record_fingerprints(settings: DatasetSettings) -> Mapping[str, str]:
 def _corrections(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Returns people's corrections to the trajectory version that the stage reads, as an input.
+    """Returns a `SourceInput` with people's corrections to the current trajectory version.
 
-    The input's value is None if there are no corrections. Otherwise it is a function that returns
+    Its value is None if there are no corrections. Otherwise, the value is a function that returns
     the content of `corrections.json` without private text.
     """
     workspace.reviews.refresh(demonstration)

@@ -150,7 +150,7 @@ def _is_inline(screenshot: str) -> bool:
 
 
 def _faults(follow_paths: bool, sample: SftSample, files: NamedFiles) -> Iterator[Fault]:
-    """Yields the faults of a sample and, if `follow_paths` is set, of the files that it names."""
+    """Yields the faults of a sample and, if `follow_paths` is set, of the files in its paths."""
     action = sample.output.action
     if fault := _size_fault(sample.input.screenshot, files if follow_paths else None):
         yield Fault("screenshot", f"input.screenshot: {fault}", _REFERENCE)
@@ -479,9 +479,9 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem that a sample is missing in another file.
+    """Returns the problem of a sample that is missing from another file.
 
-    `where` ends the sentence "the sample is", for example `in no split`.
+    The message is "the sample is" followed by `where`, for example `in no split`.
     """
     remedy = "build the export again"
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
@@ -647,7 +647,7 @@ def _samples(source: Source) -> Iterator[Row | Excluded]:
 def _sample(
     source: Source, step: StepFiles, history: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Path]] | str:
-    """Returns the sample of a step and the files that it names, or why the step is left out."""
+    """Returns the sample of a step and the files it refers to, or why the step is left out."""
     provenance = source.rows[step.index]
     settings = source.settings
     size = None
@@ -723,8 +723,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `held_out.jsonl` exists only if the split `held_out` has samples. The dataset contains only those
-# files of trajectories that samples name.
+# `held_out.jsonl` exists only if the split `held_out` has samples. Of the trajectories' files, the
+# dataset contains only those to which samples refer.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -120,8 +120,8 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are
     included only if `include_aborted` is set, because their task may have been done.
 
-    An added demonstration gets the split that its task has in other exports. If it belongs to tasks
-    in two different splits, it is left out as `torn_task`.
+    A demonstration that no other export contains gets the split of its task in other exports. If it
+    belongs to tasks in two different splits, it is left out as `torn_task`.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)

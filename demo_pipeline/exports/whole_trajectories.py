@@ -2,8 +2,8 @@
 
 The longest stretch of consecutive steps is exported. A stretch ends at an action without a
 screenshot, at an action that the format cannot express exactly, at a step without a usable
-screenshot, and at a step that was marked as bad. The record of a part of the trajectory lists the
-earlier actions, and contains neither the end of the task nor a judgement of the outcome.
+screenshot, and at a step that was marked as bad. If the stretch is only a part of the trajectory,
+its record lists the earlier actions, and does not contain the end or the outcome of the task.
 
 If the trajectory has native screenshots (see native_pictures.py), points are in their pixels.
 """
@@ -200,7 +200,7 @@ def _before(source: Source, first: int) -> Iterator[str]:
 
 
 def _final(source: Source, last: int) -> Path | None:
-    """Returns the screenshot after the step with index `last`; for None see `Stretch.final`."""
+    """Returns the screenshot after the step with index `last`, or None (see `Stretch.final`)."""
     steps = source.trajectory.steps
     final = source.trajectory.final_screenshot
     is_last = last == steps[-1].index and not source.candidate.hidden.follow(last)

@@ -75,7 +75,7 @@ def files_below(folder: Path | str, without: Container[str] = ()) -> Iterator[tu
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Suppresses the package's log in the block, for checks that repeat work of the build."""
+    """Suppresses the package's log in a `with` block, for checks that repeat work of the build."""
     level = _PACKAGE_LOG.level
     _PACKAGE_LOG.setLevel(logging.CRITICAL)
     try:

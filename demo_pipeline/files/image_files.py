@@ -65,7 +65,7 @@ def probe_image(data: bytes) -> ImageInfo:
 
 @contextmanager
 def decoding_images(decodes: Callable[[bytes], bool]) -> Iterator[None]:
-    """Makes `probe_image` also decode the pixels of images in the block.
+    """Makes `probe_image` also decode the pixels of images inside the `with` block.
 
     Args:
         decodes: decodes the bytes of an image and returns whether it succeeded.

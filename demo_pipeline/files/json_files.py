@@ -60,7 +60,7 @@ class JsonFileError(ValueError):
 
 @contextmanager
 def deeper_calls(limit: int = _MOST_CALLS) -> Iterator[None]:
-    """Raises the recursion limit of Python in the block.
+    """Raises the recursion limit of Python inside the `with` block.
 
     The default of `limit` is safe only for recursion in plain Python. Calls through C code would
     overflow the C stack at this depth.

@@ -26,10 +26,10 @@ REPORT_FILE = "splits.json"
 RECORD_FILES = {  # the file of each split, with its records as conversations
     "train": "train.jsonl",
     "val": "val.jsonl",
-    "test": "test/records.jsonl",  # also has the actions that test.json leaves out
+    "test": "test/records.jsonl",  # also contains actions without a position, unlike test.json
     "held_out": "held_out.jsonl",
 }
-HASHED = ("train", "val", "test")  # a hash of the task decides between these splits
+HASHED = ("train", "val", "test")  # splits that are chosen by a hash of the task
 IMAGE_TOKEN = "<image>"  # noqa: S105 - trainers replace it with the image
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 DIRECTORY_PATTERN = re.compile(
@@ -81,7 +81,7 @@ class CudagMetadata(NamedTuple):
         has_coordinate: whether the action has a position.
         end_coords: end of a drag in pixels of the image; [0, 0] for other actions.
         scroll_direction: up, down, left or right; empty for other actions.
-        scroll_amount: notches.
+        scroll_amount: number of wheel notches.
         presses: number of presses of a key; 1 for other actions.
         trajectory_id: id of the demonstration.
         step_index: index from 0; for the record that ends the task, the last step's index plus 1.

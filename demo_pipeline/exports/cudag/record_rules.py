@@ -47,11 +47,10 @@ class Scope(Enum):
     """Which datasets must follow a rule, and how severe it is to break the rule.
 
     Attributes:
-        FORMAT: a rule of the CUDAG specification; a fault is an error in all datasets.
-        SHARED: a rule of this pipeline. A fault is an error in datasets of this pipeline, and a
+        FORMAT: a rule of the CUDAG specification. A fault is an error in all datasets.
+        SHARED: a rule of this pipeline. A fault is an error in this pipeline's datasets, and a
             warning in other datasets.
-        OURS: a rule of this pipeline. A fault is an error in datasets of this pipeline; other
-            datasets are not checked.
+        OURS: a rule of this pipeline that is checked only in its own datasets. A fault is an error.
         NOTE: a fault is a warning in all datasets.
     """
 
@@ -184,8 +183,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    Fields that may be None are not defined by the CUDAG specification. If such a field has another
-    type than this pipeline writes, its value is ignored.
+    Fields that may be None are not defined by the CUDAG specification. Their values are ignored if
+    their type differs from the type that this pipeline writes.
     """
 
     task_type: Text

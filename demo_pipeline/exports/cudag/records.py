@@ -3,8 +3,7 @@
 A record consists of a screenshot, a prompt with the earlier actions, an answer, and metadata.
 Prompts also list steps without a record. Steps outside the recorded screen are listed without a
 coordinate. Steps that tool calls cannot fully express, such as drags with the right button, are
-listed with a note.
-Actions that no screenshot shows are described in words.
+listed with a note. Actions that no screenshot shows are described in words.
 """
 
 import json
@@ -216,7 +215,7 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
 
     A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
     record is left out if a hidden action follows the last step, or if the video ends before the
-    last action does.
+    end of the last action.
 
     Args:
         absolute: whether coordinates are pixels of the screenshot as the model resizes it (see

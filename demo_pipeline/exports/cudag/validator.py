@@ -251,7 +251,7 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Returns whether a file exists; if not, reports it for datasets of this pipeline."""
+        """Returns whether a file exists, and reports it if missing from this pipeline's dataset."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)

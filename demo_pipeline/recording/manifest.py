@@ -1,7 +1,7 @@
 """The `raw_recordings` stage: verifies, fingerprints and describes the files of a recording.
 
-The required files are meta.json, input_log.jsonl and recording.mp4. The stage writes manifest.json,
-with which later stages compare the files before they read them.
+The required files are meta.json, input_log.jsonl and recording.mp4. The stage writes manifest.json.
+Later stages compare the files with this manifest before they read them.
 """
 
 from collections.abc import Iterator

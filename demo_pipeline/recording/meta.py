@@ -22,10 +22,8 @@ from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_loca
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
-_OTHER_NAMES = {
-    "win32": "windows",
-    "darwin": "macos",
-}  # names in Node.js or Tauri, and ours
+# Our names of platforms, by their names in Node.js or Tauri.
+_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
 # Times before the first limit, or not before the second limit, are rejected. Times in

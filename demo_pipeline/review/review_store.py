@@ -58,8 +58,8 @@ _REMEDY = "correct the line, or leave it out"
 class Reviews:
     """Reads and adds the decisions in a store. Threads may share an instance.
 
-    Methods other than `refresh` use the documents that were read before, unless their docstring
-    says otherwise.
+    Decisions are cached. The methods `refresh`, `written`, `make`, `verdicts` and `private_boxes`
+    read new documents from the store; the others use the cache.
     """
 
     def __init__(self, store: Store) -> None:
@@ -226,7 +226,7 @@ class Reviews:
         return dict(boxes)
 
     def _load(self, key: str) -> Decision | None:
-        """Reads a decision. Returns None if it is damaged or its content belongs to another key."""
+        """Reads a decision. Returns None if it is damaged or was stored under the wrong key."""
         data = self._store.get_document(key)
         try:
             decision = Decision.model_validate(unsealed(data or b"", key))

@@ -232,7 +232,7 @@ class Facts:
 
 
 _TIME = attrgetter("time")
-# Hotkeys that revert a step. A click on a button named `undo` or `back` reverts it, too.
+# Hotkeys that revert a step. A click on a button named `undo` or `back` also reverts a step.
 _TAKING_BACK = {
     "undo": ({"ctrl", "z"}, {"command", "z"}),
     "back": ({"alt", "left"}, {"command", "["}),
@@ -368,7 +368,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # A change that is too late to be a response to the previous action had no input as its cause.
+    # The log has no input that explains a screen change so long after the previous action.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
@@ -465,8 +465,8 @@ def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
 def _off_task_tail(facts: Facts) -> range:
     """Returns the indexes of the last steps whose windows seem unrelated to the task.
 
-    These windows share no word with the task or with earlier windows. The range has at least two
-    steps, and at most half of all steps.
+    These windows share no word with the task or with earlier windows. The range is empty, or it
+    contains at least two steps and at most half of all steps.
     """
     steps = facts.steps
     start = len(steps)

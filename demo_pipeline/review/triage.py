@@ -350,9 +350,9 @@ def whole_actions(actions: Sequence[Action], listed: Collection[int]) -> Iterato
 def _pointer(
     pointer_events: Sequence[Input], row: Mapping[str, Any], evidence: Evidence
 ) -> tuple[tuple[float, float], ...]:
-    """Returns the position of the pointer in a step's screenshot, or an empty tuple if unknown.
+    """Returns a tuple with the position of the pointer in a step's screenshot.
 
-    The result contains a single point (x, y) in screenshot pixels.
+    The position is x and y in screenshot pixels. The tuple is empty if the position is unknown.
 
     Args:
         pointer_events: events with positions, in time order.

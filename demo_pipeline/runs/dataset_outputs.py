@@ -232,7 +232,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Adds to `staging` the versions from which an export may hard-link files, best first."""
+    """Adds versions from which an export may hard-link files to `staging`, most likely first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)

@@ -288,7 +288,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantines the demonstration, because an error in the package's code would repeat."""
+        """Quarantines the demonstration after a defect, because a defect would occur again."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 

@@ -243,7 +243,7 @@ class Graph:
     def damages(self, name: str) -> Sequence[OutputDamage]:
         """Returns the differences between an output and its manifest.
 
-        Outputs of demonstrations that are not in `suspects` are not compared.
+        Outputs of demonstrations that are not in `suspects` are assumed to be undamaged.
         """
         if name.rpartition("/")[2] not in self.suspects:
             return ()

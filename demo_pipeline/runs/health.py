@@ -70,8 +70,8 @@ def healthy(check: str, message: str, **values: JsonValue) -> Finding:
 def combined(check: str, parts: Sequence[Finding]) -> Finding:
     """Joins the findings about the parts of a check into one finding with the worst level.
 
-    The message consists of the errors and warnings, errors first, or of all messages if no part has
-    a problem. The values map each part to its values and level.
+    The message lists the errors and then the warnings. If no part has a problem, it lists all
+    messages. The values map each part to its values and level.
     """
     errors = [part for part in parts if part.level is HealthLevel.ERROR]
     warnings = [part for part in parts if part.level is HealthLevel.WARNING]

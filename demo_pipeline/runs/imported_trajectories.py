@@ -177,7 +177,7 @@ class _TrajectoryImport(Output[_ImportInputs]):
 
 
 def renew_catalog(workspace: Workspace) -> None:
-    """Builds the catalog of OSWorld tasks, in which imported trajectories look up their tasks.
+    """Builds the catalog of OSWorld tasks, which is used to find the tasks of trajectories.
 
     Does nothing if the folder of task files is missing. If the catalog cannot be built, the
     previous catalog is kept.

@@ -250,7 +250,7 @@ def corrected_documents(source: DatasetTrajectory) -> Mapping[str, Mapping[str, 
 
 
 def kept_lines(source: DatasetTrajectory, name: str) -> list[bytes] | None:
-    """Reads the lines of a file in the output of the stage `records` for a trajectory.
+    """Reads the lines of a file that the stage `records` wrote for a trajectory.
 
     Returns None if the output or the file does not exist.
 
@@ -349,8 +349,9 @@ class Candidate:
         hidden: the hidden actions, that is, the actions that no screenshot shows.
         incomplete: indexes of the steps that exports of steps leave out, because too many of the
             actions before them are hidden. The index after the last step stands for the end.
-        bad_steps: indexes of the steps that are no training targets, because a reviewer marked them
-            as bad or, with the setting `exclude_steps`, an annotation calls them incorrect.
+        bad_steps: indexes of the steps that are not used as training targets, because a reviewer
+            marked them as bad or, with the setting `exclude_steps`, an annotation calls them
+            incorrect.
         gives_steps: whether exports of steps can use the trajectory, because at least one step or
             the end is not in `incomplete`.
         stretch: the steps that exports of whole trajectories use. None if there are too few

@@ -1,8 +1,8 @@
 """Assigns trajectories to splits, and decides which trajectories an export contains.
 
 Demonstrations of the same task form a group, and a hash of the group's name selects the split of
-the group. Therefore, no task is in two splits. A new demonstration moves an older one to another
-split only if it joins two groups.
+the group. Therefore, no task is in two splits. An older demonstration changes its split only if a
+new demonstration joins two groups.
 """
 
 import hashlib
@@ -76,9 +76,9 @@ def connected_groups(
             the last build are missing.
 
     Returns:
-        The name of each trajectory's group, by trajectory id. A group keeps the name that its
-        oldest trajectory had at the last build. If this trajectory is new, the name is its first
-        split group. Newer trajectories therefore never change the name.
+        The name of each trajectory's group, by trajectory id. The oldest trajectory decides: the
+        name is that of its group at the last build or, if the trajectory is new, its first split
+        group. Newer trajectories therefore never change the name.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -273,8 +273,8 @@ def plan_export(
     """Returns the trajectories of an export and their splits, which are the same in all exports.
 
     Trajectories with too many hidden actions, which no screenshot shows, are left out as
-    `incomplete`. An export of steps leaves out a trajectory if the share of hidden actions before
-    each step, and before the end, exceeds `max_hidden_share`. An export of whole trajectories
+    `incomplete`. An export of steps leaves out a trajectory if the share of hidden actions exceeds
+    `max_hidden_share` before every step and before the end. An export of whole trajectories
     requires `min_steps` consecutive steps without a hidden action in between.
 
     Args:

@@ -32,7 +32,7 @@ def build_defs(
                     ],
                 )
 
-            `dagster.make_email_on_run_failure_sensor` does the same by email.
+            `dagster.make_email_on_run_failure_sensor` sends emails instead.
     """
     from demo_pipeline.defs.dataset_assets import build_dataset_assets, datasets_job
     from demo_pipeline.defs.dataset_sensors import rebuild_datasets, tasks_changed

@@ -80,7 +80,8 @@ def _close(instance: dg.DagsterInstance, run: dg.DagsterRun, *, died: bool) -> N
 def _never_begun(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
     """Yields the runs whose process died on this machine before it created its lock file.
 
-    Runs whose event log is on another machine are left out, because their server may run there.
+    Runs whose event log is not on this machine are left out, because the server that launched them
+    may run on another machine.
     """
     if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
         return

@@ -31,7 +31,7 @@ from demo_pipeline.trajectories.trajectory_stages import CONTACT_SHEETS_STAGE, T
 WHY = "why"
 KEPT_VERSION = "a check failed, so the last good version is kept: "
 _TABLE_ROWS = 20  # maximum number of problems in a table
-_COUNT_NAMES = {  # words for counts in messages; for other counts, the key is the word
+_COUNT_NAMES = {  # nouns in messages, for counts whose key is not a suitable noun
     "cursor_checked": "hit tests of the recorder",
     "ledger": "input events",
     "quarantined": "quarantined demonstrations",
@@ -121,9 +121,10 @@ def check_specs(
 
 
 def stage_check_results(stage: Stage[Any], result: BuildResult) -> Iterator[dg.AssetCheckResult]:
-    """Yields the results of the checks that a stage declares now.
+    """Yields the results of the checks that a stage declares.
 
-    If the output was up to date, the results are those of its last build.
+    If the output was up to date, the results are those of its last build, without the results of
+    checks that the stage no longer declares.
     """
     checks = {check.name: check for check in stage.checks}
     for outcome in result.checks:
@@ -241,7 +242,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes each message that this thread logs inside the block to `write`, from level INFO up."""
+    """Passes the messages of level INFO or above that this thread logs in the block to `write`."""
     logger = logging.getLogger(LOG_ROOT)
     level_before = logger.level
     thread = threading.get_ident()

@@ -1,4 +1,4 @@
-"""The code of the worker processes of runs/local_runs.py, which execute each task as a run."""
+"""Executes the tasks of runs/local_runs.py in its worker processes, each task as a run."""
 
 import uuid
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Parses OSWorld-Desktopd trajectories into models, including trajectories of other programs.
+"""Parses OSWorld-Desktopd trajectories into models, even if another program wrote them.
 
 validator.py checks whether the content is valid.
 """

@@ -103,7 +103,7 @@ _COPIED_SCREENSHOT = re.compile(
 
 
 def copy_picture(picture: Path, copy: Path) -> None:
-    """Copies a screenshot; a copy of an earlier run is replaced."""
+    """Copies a screenshot, and replaces the copy of an earlier run."""
     copy.unlink(missing_ok=True)
     link_or_copy(picture, copy)
 
@@ -231,7 +231,7 @@ def _body(body: Mapping[str, Any], model: str, folder: Path) -> dict[str, Any]:
     """Returns the body with the model's name, and with image data instead of file URLs.
 
     Args:
-        folder: the folder of the file of requests. All images must be in this folder.
+        folder: the folder that contains the file of requests, and must contain all images.
     """
     filled = {**body, "model": model}
     messages = body.get("messages")

@@ -1,7 +1,7 @@
 """Exports whole trajectories in AgentNet's format, with a JSON line for each trajectory.
 
-A second version that has only the code is the input of OpenCUA's thought generator. The validator
-is strict: code may contain only the calls that agentnet_code.py knows.
+OpenCUA's thought generator reads a second version, which has only the code. The validator is
+strict: code may contain only the calls that agentnet_code.py knows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class _Value(StrictDocument):
     last_step_redundant: bool | None = None
 
 
-# Who made each kind of annotation. AgentNet's readers ignore this key of a line.
+# Who made each kind of annotation. AgentNet's readers ignore `annotation_sources`.
 Sources = dict[str, Literal["human", "model", "rule"]]
 
 
@@ -185,7 +185,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
     }
     if stretch.part is not None:
         line["part"] = stretch.part
-    if stretch.whole:  # a part does not show whether the task was done
+    if stretch.whole:  # a partial trajectory does not show whether the task was done
         line["task_completed"] = trajectory.result.success
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)

@@ -407,7 +407,7 @@ def _escaped(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _details(finished: FinishedRows) -> Mapping[str, Any]:
-    """Returns the keys of the summary that only this export has; see `Form.details`.
+    """Returns the entries of the summary that only this export has; see `Form.details`.
 
     - `name`: the directory name
     - `trajectories`: number of planned trajectories, by split

@@ -185,7 +185,7 @@ class CodeReader:
             self._slept += number(given.get("seconds")) or 0.0
 
     def _click(self, name: str, given: Mapping[str, Any]) -> None:
-        """Adds one action for up to three left clicks, or an action for each of other clicks."""
+        """Adds clicks: up to three left clicks as one action, other clicks as separate actions."""
         button, clicks = _CLICKS[name]
         clicks = int(given.get("clicks", clicks))
         button = _button(given, button)

@@ -116,7 +116,7 @@ class _ActionReader:
             self.left_out["actions of another kind"] += 1
 
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
-        """Yields the lines for a mouse action; adds press and release to a drag without a press."""
+        """Yields the lines for a mouse action; a drag without a press gets press and release."""
         x = number(given.get("x"))
         y = number(given.get("y"))
         name = plain_text(given.get("text") or given.get("button")).lower()

@@ -47,7 +47,7 @@ class VideoFacts(NamedTuple):
 
 
 def video_shape(path: Path) -> tuple[int, int, float]:
-    """Returns width and height in pixels, and the duration that the file states in seconds.
+    """Returns width and height in pixels, and the stated duration in seconds.
 
     The duration is 0 if the file states none. Raises `UnreadableSourceError` if the file contains
     no readable video.

@@ -324,8 +324,8 @@ _MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a chan
 # in an editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S = 0.03  # assumed when the clock is computed
 _SLOW_ECHO_S = 0.1  # longest time that the uncertainty of the clock covers
-# Percentile of the intervals between frames that is used as the usual interval. The median would be
-# too long for recorders that leave out frames.
+# The 10th percentile of the intervals between frames is the usual interval. The median would be too
+# long for recorders that leave out frames.
 _USUAL_FRAME = 10
 
 

@@ -158,8 +158,8 @@ REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves. People
-# need two to four movements towards a target for 32 moves.
+# The search for a change runs after every move between frames until there are 32 such moves. Two to
+# four movements towards a target contain 32 moves.
 FEW_MOVES = 32
 MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
 

@@ -153,7 +153,7 @@ def _unusable_files(folder: Path) -> list[Problem]:
 
 
 def _other_files(folder: Path) -> Iterator[FileFingerprint]:
-    """Yields the fingerprints of optional files that can be read; links are left out."""
+    """Yields the fingerprints of readable optional files, without symbolic links."""
     for name in OTHER_FILES:
         path = folder / name
         with suppress(OSError):
@@ -162,7 +162,7 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
 
 
 def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
-    """Yields a warning if the id differs from the folder's name or the platform is unknown."""
+    """Yields warnings for an id that differs from the folder's name and an unknown platform."""
     if meta.id and meta.id != name:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"
@@ -210,8 +210,8 @@ def verified_file(
     """Returns the path of an uploaded file after checking that the file matches the manifest.
 
     Args:
-        kept: whether the file is a copy that `keep_files` put next to the manifest. Then only the
-            size is compared, because the store verifies its hash.
+        kept: whether the file is a copy that `keep_files` put next to the manifest. If so, only its
+            size is compared, because the store verifies the hash.
 
     Raises:
         DemonstrationError: the size or hash changed, or the copy is missing.

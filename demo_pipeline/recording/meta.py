@@ -36,7 +36,7 @@ _DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorde
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
-# A JSON string, with or without its closing quote, or a comment up to the end of its line.
+# Matches a JSON string, with or without its closing quote, or a comment up to the end of the line.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 
 

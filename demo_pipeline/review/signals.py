@@ -292,7 +292,7 @@ def _effect(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["changed_share"] = changed / step.screenshot.cells.size
     if changed or step.kind is ActionType.WAIT or step.screenshot.missing or after.missing:
         return
-    if {"c", "s"} & step.keys:  # copying and saving may not change the screen
+    if {"c", "s"} & step.keys:  # copying and saving can leave the screen unchanged
         return
     target = step.written.target_element
     # The pointer may hide a new check mark, and a blinking caret in a field may be invisible.

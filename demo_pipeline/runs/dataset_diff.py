@@ -34,7 +34,7 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-# Maximum depth of a folder that an argument names, from the top of the exported folder.
+# Maximum number of levels from the exported folder down to a folder that an argument names.
 _EXPORT_LEVELS = 2
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 

@@ -232,7 +232,7 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Adds versions from which an export may hard-link files to `staging`, most likely first."""
+    """Lists in `staging` the versions whose files an export may hard-link, most likely first."""
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)
@@ -251,7 +251,7 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
     """Links every trajectory into the index, unless a reviewer decided whether the task was done.
 
-    With such a decision, the index needs another result.json. Therefore, the trajectory's files are
+    A reviewer's decision changes result.json in the index. Therefore, the trajectory's files are
     copied or hard-linked one by one.
     """
     judged_ids = {

@@ -100,7 +100,7 @@ class ChangeMap:
         return self.only(np.array([bool(packed.any()) for packed in self._packed], bool))
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Returns a bit for each cell, which is set if the cell or a neighbour of it changed.
+        """Returns one bit per cell and comparison, set if the cell or a neighbour changed.
 
         The result has the shape (frames - 1, bytes).
         """
@@ -263,7 +263,7 @@ CLUSTER_GAP = 9  # in both directions; joins the lines of a menu or paragraph
 # Minimum change of brightness (0 to 255) in a highlighted area. Highlights in dark themes change by
 # at least 8 levels. Two encodings of the same flat area differ by fewer levels.
 SHADED_DETAIL = 8
-SHADED_SAMPLES = 6  # minimum side length; a smaller area is a check mark, a letter or an underline
+SHADED_SAMPLES = 6  # minimum side of a highlight; a check mark, a letter or an underline is smaller
 SOLID_SHARE = 0.5  # minimum share of changed samples in a highlight; letters cover about a third
 EDGE_SAMPLES = 24  # minimum height of a straight edge; letters are smaller
 PANEL_SAMPLES = 16  # minimum width of a panel; a scroll bar is narrower
@@ -537,8 +537,8 @@ def connected_parts(
     """Yields the connected parts of a mask, each with its bounding box and its samples in that box.
 
     Args:
-        gap: samples (horizontally, vertically) by which each part is widened before parts that
-            touch each other are connected.
+        gap: number of samples (horizontally, vertically) by which parts are widened. Parts that
+            then touch each other are connected.
         least_samples: parts with fewer samples are left out.
     """
     left, top, columns, rows = cv2.boundingRect(mask)

@@ -147,8 +147,8 @@ def run_decode_pass(
         requests: a request for each action. The requests assume that accessibility trees have the
             same units as the pointer's positions.
         rescaled: creates new requests if the trees turn out to have other units.
-        calibration: the clock and the canvas. Parts of the recording with another screen size are
-            added to `calibration.screen`.
+        calibration: the clock and the canvas. The decode pass adds parts of the recording with
+            another screen size to `calibration.screen`.
         actions: in time order.
         folder: folder for NNN.png, final.png and pictures.parquet.
         private: finds the times at which the screen was dark or locked.
@@ -197,7 +197,7 @@ def _results(  # noqa: PLR0917 - everything that took part in the decode pass
     answers: ActionFrames,
     writer: ScreenshotWriter,
 ) -> tuple[list[Screenshot], Evidence]:
-    """Returns the screenshots and the evidence, after the last frame.
+    """Returns the screenshots and the evidence. Call it after the last frame.
 
     Removes screenshots that turned out to be private or to have an unknown scale.
     """

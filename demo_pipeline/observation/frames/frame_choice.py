@@ -1,4 +1,4 @@
-"""Chooses the frame that shows the screen before an action, among the frames of its request.
+"""Chooses the frame that shows the screen before an action from the frames of a request.
 
 frame_fallback.py then replaces a chosen frame that is too old.
 """
@@ -12,7 +12,7 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame
 
 # Minimum time from a frame to the start of the pointer's movement towards the target, seconds. The
-# clock of a video with a constant frame rate is off by less than this (test_exactness.py).
+# clock of a video with a constant frame rate is off by less than 0.01 s (test_exactness.py).
 APPROACH_ERROR_S = 0.01
 
 

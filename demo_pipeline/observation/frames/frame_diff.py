@@ -44,7 +44,7 @@ class FrameDiff:
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Possible positions of the pointer, video pixels; none if almost nothing changed."""
+        """Possible positions of the pointer, video pixels; empty if almost nothing changed."""
         difference = self.difference
         if difference is not None and difference.count < SMALL_CELLS:
             return []

@@ -69,7 +69,8 @@ class ScannedTarget:
         event_index: line of the scan in the log.
         begin_ms, end_ms: times at which the scan began and ended, epoch milliseconds.
         aim: the element at the place of the action.
-        windows: if several windows overlap at this place, the element in each of them.
+        windows: the element in each of the windows that overlap at this place. Empty if at most one
+            window is there.
         box: the element's box. None if the element is too large to show where the press will be.
         marks: (elements, 4), boxes of small named elements, to check the units of the tree.
         before_ms: times at which the previous scan began and ended, epoch milliseconds. None if
@@ -267,7 +268,7 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
 def _span(bounds: _Bounds, earliest: float, frame_s: float) -> Span:
     """Returns the span to decode, from `earliest` to the limit.
 
-    The span is at least one frame long, but does not start before `since`.
+    The span is at least one frame interval long, but does not start before `since`.
     """
     start = max(bounds.since, min(earliest, bounds.limit - frame_s))
     return Span(start, max(start, bounds.limit))

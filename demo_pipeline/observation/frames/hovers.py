@@ -47,8 +47,8 @@ MOST_RESTS = 8  # maximum number of the pointer's rests before a press; older re
 # Minimum correlation between the images of a row before and after it was highlighted; an estimate.
 # With a lower correlation, the row shows new content, because a highlighted row keeps its letters.
 LIT_LIKENESS = 0.8
-# Maximum share of the opened content that may change until the press; an estimate. A highlighted
-# row changes a third of a menu with three rows.
+# Maximum share of the opened content that may change until the press; an estimate. For example,
+# highlighting a row changes a third of a menu with three rows.
 GONE_SHARE = 0.6
 # Maximum standard deviation of brightness (0 to 255) in a row without content; an estimate, above
 # the noise of an encoder.
@@ -186,7 +186,7 @@ class HoverObserver:
             self._hovers.append(Hover(action_index=press.action_index, places=tuple(places)))
 
     def result(self, misplaced: Collection[int] = ()) -> tuple[Hover, ...]:
-        """Returns the hovers in the order of their presses, after the last frame.
+        """Returns the hovers in the order of their presses. Call it after the last frame.
 
         Actions with indexes in `misplaced`, whose canvas was wrong, are left out.
         """

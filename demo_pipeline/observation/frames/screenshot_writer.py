@@ -112,10 +112,11 @@ class ScreenshotWriter:
         actions: Sequence[Action],
         requests: Sequence[FrameRequest],
     ) -> list[Screenshot]:
-        """Removes screenshots in which the place of the action is unknown, after the last frame.
+        """Removes screenshots in which the place of the action is unknown.
 
-        A screenshot is kept if its frame and its action are in the same part of the recording, and
-        if the `stretch` of this part's canvas was used for writing the screenshot.
+        Call it after the last frame. A screenshot is kept if its frame and its action are in the
+        same part of the recording, and if the `stretch` of this part's canvas was used for writing
+        the screenshot.
 
         Args:
             screenshots: the row of frames.parquet for each action.
@@ -155,9 +156,10 @@ class ScreenshotWriter:
 
 
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
-    """Returns the screen in its own size, undistorted, or None if it has the size of the canvas.
+    """Returns the screen in its own size, without distortion.
 
-    `fit_canvas` finds the position of the image on the canvas.
+    Returns None if the screen has the size of the canvas. `fit_canvas` finds the position of the
+    image on the canvas.
 
     Args:
         rgb: pixels of the frame, (height, width, 3).

@@ -189,7 +189,7 @@ class RgbConverter:
 
 
 def rgb_of(frame: Frame) -> Luma:
-    """Converts a single frame as `RgbConverter.rgb` does; no later conversion overwrites it."""
+    """Converts a frame as `RgbConverter.rgb` does, but into memory that is not reused."""
     return RgbConverter().rgb(frame)
 
 

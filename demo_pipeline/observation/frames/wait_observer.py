@@ -236,7 +236,7 @@ class WaitObserver:
         return self._verdicts.get(pause, False)
 
     def result(self) -> list[Wait]:
-        """Returns the waits in order, after the last frame."""
+        """Returns the waits in order. Call it after the last frame."""
         while self._open:
             self._close(self._open.popleft())
         waits = []

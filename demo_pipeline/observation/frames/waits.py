@@ -57,8 +57,8 @@ TABLE_ROW_GAP = 0.05  # maximum gap between lines of a table, as a share of the 
 # Awaited pages and lists changed 0.6 to 0.95 of the height.
 SCREEN_HEIGHT = 0.5
 RHYTHM_TIMES = 3  # minimum changes in a rhythm; two may be the start and end of an answer
-# Time without a change after which a rhythm counts as over, as a multiple of its median gap. Not
-# measured; leaves room for gaps of different length.
+# Time without a change after which a rhythm counts as over, as a multiple of its median gap. This
+# estimate leaves room for gaps of different length.
 RHYTHM_REST = 1.5
 
 
@@ -212,9 +212,10 @@ def _gave_way(
     This is case 2 of `rest_after_answer`. The first value, in video seconds, is None if no
     placeholder was replaced. The second value is a limit in seconds.
 
-    The limit is `READING_S` if the placeholder covered most of the answer or was the pressed label
-    itself. Otherwise, as for a status line, the limit is `PAUSE_S`. New content must then also have
-    appeared outside the placeholder, because a placeholder may be a notification that only faded.
+    The limit is `READING_S` if the placeholder and the answer have at least `PART_SHARE` of their
+    cells in common, or if the placeholder was the pressed label itself. In other cases, for example
+    a status line, the limit is `PAUSE_S`. New content must then also have appeared outside the
+    placeholder, because a placeholder may be a notification that only faded.
 
     Restless cells may be a placeholder but not an answer. Cells that moved before the first action,
     or that move after the answer, are not part of a placeholder.

@@ -1,4 +1,4 @@
-"""The hit test, which finds the element and the window of a tree under a point.
+"""Finds the element and the window of a tree under a point (the hit test).
 
 The order of windows in the tree, or the recorder's own hit test, tells which window is in front.
 The position of a node is its index in the tree's document order.
@@ -22,7 +22,7 @@ _PAGES = frozenset({"document", "documentweb", "documentframe"})  # logged roles
 _CLIPPING = _PAGES | {"scrollpane", "viewport", "scrollarea"}  # logged roles of scrolled containers
 _IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # roles that cover other branches of a tree
 TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
-# Roles of elements that can be targets without a name.
+# Roles of elements that can be targets even if they have no name.
 _CONTROLS = TEXT_ROLES | {
     "button",
     "checkbox",
@@ -53,7 +53,7 @@ def node_at(
 
     Args:
         x, y: the point, event space.
-        front: position in the tree of the front window, according to the video. If None, the tree
+        front: tree position of the front window, according to the video. If None, the tree
             decides.
         of_scroll: whether the action is a scroll. The target of a scroll may be a named document.
 
@@ -107,7 +107,7 @@ def _nodes_of_front_window(
     Args:
         under: positions of all nodes under the point.
         x, y: the point, event space.
-        front: position in the tree of the front window, according to the video. If None, the tree
+        front: tree position of the front window, according to the video. If None, the tree
             decides.
     """
     if front is None:
@@ -226,10 +226,7 @@ def has_element(tree: StepTree, element: Element) -> bool:
 
 
 def text_node_around(tree: StepTree, element: Element) -> Element | None:
-    """Returns the element itself if it is a text input, or else the innermost text input around it.
-
-    Returns None if there is no such text input.
-    """
+    """Returns the innermost text input at or around an element, or None if there is none."""
     for node in (element.position, *ancestors(tree, element.position)):
         if tree.roles[node] in TEXT_ROLES:
             return tree.element(node)
@@ -355,7 +352,7 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
 
 
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
-    """Returns the position in the tree of the front window at a point.
+    """Returns the tree position of the front window at a point.
 
     Returns None if there is no window, or if it is unknown which one is in front. The rules are:
 

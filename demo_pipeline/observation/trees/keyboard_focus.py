@@ -470,7 +470,7 @@ class KeyboardFocus:
         """Returns whether changes of the screen show that something may cover an element.
 
         A popup counts anywhere in the element's window, other changes only at the element itself.
-        If the element already had the focus and nothing changed outside, nothing covers it.
+        If the element already had the focus and nothing changed outside it, nothing covers it.
         """
         if element.box is None:
             return False
@@ -495,9 +495,9 @@ class KeyboardFocus:
         return False
 
     def _menu_to_close(self, tree: StepTree, scanned_ms: int) -> Element | None:
-        """Returns the menu that Escape closes: the clicked menu, or else the only open one.
+        """Returns the menu that Escape closes. Returns None if the menu is unknown.
 
-        Returns None if the menu is unknown.
+        This is the clicked menu or, if none was clicked, the only open menu.
         """
         menus: Sequence[int] = ()
         if self._menu is not None:

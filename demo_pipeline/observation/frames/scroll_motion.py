@@ -33,8 +33,8 @@ COLUMN_STEP = SAMPLE_STEP  # video pixels between samples in a row
 _REACH_X = 640  # video pixels to the left and right of the pointer that are compared
 _REACH_Y = 360  # video pixels above and below the pointer that are compared
 _CHANGED = 12  # levels of brightness (0 to 255); a sample that differs by more has changed
-_LEAST_ROWS = 24  # minimum number of changed rows in a movement, or 48 video pixels
-_LEAST_COLUMNS = 12  # minimum number of changed columns in a movement, or 48 video pixels
+_LEAST_ROWS = 24  # minimum number of sample rows that a movement changes; 48 video pixels
+_LEAST_COLUMNS = 12  # minimum number of sample columns that a movement changes; 48 video pixels
 _OVERLAP = 0.35  # minimum share of the changed region that both frames must show
 # The content before a movement is correlated with the content after it, for each possible distance.
 # Limits for the distance with the best correlation:
@@ -216,8 +216,8 @@ def _texture(luma: Luma) -> Floats32:
 def _correlations(before: Floats32, after: Floats32) -> Floats32:
     """Returns the normalised correlation of `before` with `after` for each shift of the rows.
 
-    Both images have n rows. The result is (2n - 1,): its first value is for content that moved up by
-    n - 1 rows, its last value for content that moved down by n - 1 rows.
+    Both images have n rows. The result is (2n - 1,). Its first value is for content that moved up
+    by n - 1 rows, its last value for content that moved down by n - 1 rows.
     """
     rows = len(before)
     length = cv2.getOptimalDFTSize(2 * rows)

@@ -97,7 +97,7 @@ def _fit(detail: Luma, steps: tuple[_Counts, _Counts], marks: Boxes, least: floa
 
 
 def _within(sums: _Counts, top: Any, bottom: Any, left: Any, right: Any) -> Any:
-    """Returns the sum inside each box from an integral image; `bottom` and `right` are exclusive."""
+    """Returns the sum inside each box from an integral image. `bottom`, `right` are exclusive."""
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
 
 

@@ -204,13 +204,13 @@ class DatasetSettings(Section):
     # Largest share of hidden actions (without a screenshot) among the actions before a step. Steps
     # with a larger share are left out.
     max_hidden_share: ClassVar[float] = 0.3
-    # Minimum number of successive steps without a hidden action in between. Exports of whole
-    # trajectories leave out trajectories without such a run of steps.
+    # Minimum number of successive steps without a hidden action in between. If a trajectory with
+    # hidden actions has no run of this length, exports of whole trajectories leave it out.
     min_steps: ClassVar[int] = 3
     # Maximum number of previous actions that a prompt lists. Older actions are only counted. With a
     # screenshot of 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
     history_actions: ClassVar[int] = 30
-    cudag_scroll_sign: ClassVar[str] = "up"  # direction in which positive `pixels` scroll
+    cudag_scroll_sign: ClassVar[str] = "up"  # scroll direction for positive `pixels`
     cudag_pixels_per_notch: ClassVar[int] = 100  # browsers scroll 100 pixels for a notch
 
     # Tolerances of coordinates in the export `cudag`, in RU: thousandths of the width or height.
@@ -423,16 +423,17 @@ class ActionSettings(Section):
     # longer; continued typing or clicking takes less.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
-    # Longest time between the presses of a double click; the default of Windows and GTK.
+    # Longest time between the presses of a double click. It is the default of Windows; the default
+    # of GTK is 400 ms.
     multi_click_ms: ClassVar[int] = 500
     scroll_gap_ms: ClassVar[int] = 1000  # a longer gap between wheel events starts a new scroll
     # Presses of the same key or shortcut become separate actions if at least this time lies between
     # them. A person needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
-    # Longest time between an event and its copy from another hook of the recorder.
+    # Longest time between an event and its duplicate from another hook of the recorder.
     duplicate_window_ms: ClassVar[int] = 3
-    macos_pixels_per_notch: ClassVar[int] = 100  # macOS logs this delta for a notch
+    macos_pixels_per_notch: ClassVar[int] = 100  # delta that macOS logs for a notch
     drag_path_points: ClassVar[int] = 64  # maximum number of points stored for a drag's path
 
     stop_shortcut: tuple[str, ...] = Field(

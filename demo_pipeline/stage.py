@@ -16,7 +16,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-RECORDS = "records"  # the stage from whose outputs datasets are built
+RECORDS = "records"  # the stage whose outputs are the source of all datasets
 # Names of Dagster's jobs.
 DEMONSTRATION_JOB = "process_demonstration"
 DATASETS_JOB = "build_datasets"
@@ -123,7 +123,7 @@ class Need(StrEnum):
         TASK: the stage reads the matching OSWorld task, as `Inputs.source`.
         EXPORTS: the stage reads the published outputs of all training exports, and runs after them,
             even if an export fails.
-        LINKS: the stage's output links to the versions of the trajectories from which it was built.
+        LINKS: the stage's output contains links to the trajectories that were used to build it.
         VIEWS: the stage reads the definitions of all views over the store.
     """
 

@@ -1,4 +1,4 @@
-"""Runs SQL over the Parquet files of a store: for statistics, and for queries of users.
+"""Runs SQL over the Parquet files of a store, for statistics and for queries by users.
 
 The stages define the SQL views.
 """
@@ -133,7 +133,7 @@ def _place_files(store: Store, view: View, root: Path) -> None:
 def opened_views(
     root: Path, views: Sequence[View] | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-    """Opens DuckDB with views over a folder, and yields the names of the views that have files.
+    """Yields a DuckDB connection with views over a folder, and the names of views that have files.
 
     Args:
         root: a folder with the layout of a store.

@@ -34,8 +34,8 @@ _REASONS = ("done", "fail")  # documented values of `reason` in meta.json
 # ratios 16:9 and 16:10 differ by 11 %.
 _SAME_SHAPE = 1.02
 # Largest accepted difference between `duration_seconds` and the length of the video, in seconds and
-# as a share of the video's length. The larger limit applies. Some recorders count from the first
-# key press, or until the upload.
+# as a share of the video's length. The larger limit applies. Some recorders start counting at the
+# first key press, or stop at the upload.
 _LENGTH_SLACK_S = 5
 _LENGTH_SLACK = 0.1
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")

@@ -107,7 +107,7 @@ class S3CallError(StorageError):
 def _connect() -> Any:
     from s3fs import S3FileSystem  # noqa: PLC0415 - costs 0.6 s
 
-    # Few servers except Amazon's have a DNS name `<bucket>.<server>`.
+    # Few servers other than Amazon's have a DNS name for each bucket, `<bucket>.<server>`.
     has_own_server = "AWS_ENDPOINT_URL" in os.environ or "AWS_ENDPOINT_URL_S3" in os.environ
     addressing_style = "path" if has_own_server else "auto"
     system = S3FileSystem(
@@ -283,7 +283,7 @@ class Bucket:
 
         Raises:
             ObjectChangedError: the object was removed or replaced.
-            S3CallError: the call failed, or the bytes did not match the checksum twice.
+            S3CallError: the call failed, or two downloads did not match the checksum.
         """
         changed = ObjectChangedError(f"{key!r} was replaced or removed by another process")
         for _ in range(_FETCHES):
@@ -305,7 +305,7 @@ class Bucket:
         """Returns whether downloaded bytes match the checksum of the object.
 
         If S3 states no checksum, the ETag is compared. It is the MD5 of the object or, after a
-        multipart upload, the MD5 of the MD5s of the parts, then `-` and the number of parts.
+        multipart upload, the MD5 of the parts' MD5s, followed by `-` and the number of parts.
         Returns True if the ETag is no checksum either, as in directory buckets and for objects
         encrypted with KMS or customer keys.
         """

@@ -1,7 +1,7 @@
 """Operations on a folder that holds a store or uploads.
 
-The pointer of an output is a link to its published version. store.py decides the order of
-operations.
+The pointer of an output is a link to its published version. This module only executes operations;
+store.py decides their order.
 
 Hidden names, and links that lead out of the folder, are ignored. Listings do not follow links to
 folders, which could form loops.
@@ -243,7 +243,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Returns whether a key has only visible names and leads, even by links, below the root."""
+        """Returns whether a key has only visible names and, after links, stays below the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -493,7 +493,7 @@ class Folder:
         return outputs
 
     def now(self) -> float:
-        """Returns the time of the file system's clock in epoch seconds. Creates no file."""
+        """Returns the file system's time in epoch seconds, without creating a file."""
         with suppress(FileNotFoundError):
             os.utime(self.root / _VERSIONS)
             return (self.root / _VERSIONS).stat().st_mtime
@@ -524,7 +524,7 @@ class Folder:
     def incoming(self, place: Path, name: str, take: _Take | None = None) -> Iterator[Path]:
         """Yields a temporary path for a file, and moves the file to `place` after the block.
 
-        An error removes the file instead.
+        If the block raises an error, the file is removed instead.
 
         Args:
             name: see `draft`.

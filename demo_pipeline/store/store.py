@@ -358,7 +358,7 @@ class Store:
         Empty folders are not part of a version.
 
         Raises:
-            StorageError: the directory was committed already, contains other things than files and
+            StorageError: the directory was already committed, contains anything but files and
                 `Staging.link`s, or links to a removed version.
             ChangedOutput: a file that the directory shares with another version is damaged.
         """

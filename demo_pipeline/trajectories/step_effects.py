@@ -1,4 +1,4 @@
-"""Finds the effects of steps: whether and where the screen changed, and which later step undid it.
+"""Finds the effects of steps: whether and where the screen changed, and which step was undone.
 
 Each screenshot is compared with the next one, except for the area under the pointer.
 """

@@ -155,7 +155,7 @@ def _changes(
         """Returns a step's screenshot with the possible positions of the pointer.
 
         There can be several positions, because the screenshot's time is uncertain. Returns None
-        without a screenshot.
+        if the step has no screenshot.
         """
         screenshot = facts.get(step.frame["file"])
         if screenshot is None:

@@ -43,7 +43,7 @@ class DatasetTrajectory:
         group: the task group; empty for a new task.
         split: the split; empty for a new task.
         duplicate_of: id of an earlier demonstration with the same video or log, or empty.
-        read: a cache of the contents, which all exports share.
+        read: a cache of data that was read from the trajectory. All exports share it.
     """
 
     id: str

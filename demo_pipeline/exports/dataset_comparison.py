@@ -47,7 +47,7 @@ def form_problems(
         comparison = _DatasetComparison(form, out, settings, plan, Path(scratch))
         summary = comparison.go_through().summary
         problems = [*comparison.finish(), *_torn_tasks(form, plan)]
-    if problems or not summary.total:  # without rows, required files may be missing
+    if problems or not summary.total:  # a dataset without rows need not have the required files
         return problems
     validate = form.validate or partial(validate_form, form)
     return errors(validate(out))
@@ -82,7 +82,7 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files, unless a problem was found, which they would only repeat."""
+        """Yields the derived files; nothing after a problem, because they would repeat it."""
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:

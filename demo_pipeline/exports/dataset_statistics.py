@@ -351,8 +351,8 @@ def count_doubt(store: Store) -> SourceInput:
     """Counts steps and demonstrations by the possible errors (signals) that `triage` reports.
 
     Returns:
-        The rows of the table `doubt` of the statistics. The number of steps is null for signals of
-        whole demonstrations.
+        The rows of the statistics table `doubt`. The number of steps is null for signals of whole
+        demonstrations.
     """
     versions = in_parallel(store.published, store.outputs(TRIAGE_STAGE.folder))
     signals_of_demonstrations: list[Any] = [

@@ -268,9 +268,9 @@ class Form:
         settings: names of the settings in `datasets` on which the rows depend.
         exclusions: the reasons for which a row may be left out. The summary lists each reason with
             its count, even if it is 0.
-        rows: yields the rows of a trajectory, and an `Excluded` for each row that is left out. It
-            must not use the final screenshot as the effect of the last step if a hidden action
-            follows that step.
+        rows: yields the rows of a trajectory, and an `Excluded` for each row that is left out. If a
+            hidden action follows the last step, the function must not use the final screenshot as
+            the effect of that step.
         files: the files to which the parts of rows are written.
         check: name of the check that compares the dataset with the rows of its trajectories.
         unit: what the summary counts: `samples`, `records`, or `steps` of whole trajectories.
@@ -279,7 +279,8 @@ class Form:
             for the statistics in the card.
         place: returns a table row as it is written to a split; its last argument is the folder of
             the trajectory.
-        pictures: returns the source files of a row's images, by their name in the dataset.
+        pictures: returns the source file of each image of a row, by the image's name in the
+            dataset.
         whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
         side_files: returns the files about the whole dataset by name: the JSON value of each file,
@@ -471,7 +472,7 @@ def write_form_rows(
     """Writes the facts about a trajectory that datasets need, and its rows in all given forms.
 
     Args:
-        source: the trajectory, whose corrections and annotations are already in `out`.
+        source: the trajectory. Its corrections and annotations must already be in `out`.
         out: folder of the records.
 
     Returns:
@@ -586,7 +587,8 @@ def kept_rows(
 ) -> tuple[RowsHead, Iterator[KeptRow]]:
     """Returns the head and the rows of a trajectory in a form.
 
-    If the output of the stage `records` has no file for the form, the rows are made now.
+    If the output of the stage `records` has no file for the form, the rows are made from the
+    trajectory.
 
     Raises:
         DemonstrationError: the trajectory cannot be read.

@@ -300,7 +300,7 @@ NamedElement = tuple[_ScreenNode, str]
 
 
 def _digest(element: NamedElement) -> bytes:
-    """Returns a hash of the words and the place of an element."""
+    """Returns a hash of an element's words and box."""
     node, text = element
     return hashlib.sha256(f"{text}\n{node.box}".encode(errors="replace")).digest()
 

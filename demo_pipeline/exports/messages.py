@@ -206,7 +206,8 @@ def _rows(source: Source) -> Iterator[Row | Excluded]:
             "step_index": metadata.step_index,
             "application": replace_surrogates(metadata.application),
             "task_type": metadata.task_type,
-            # Written even if 0, because `datasets` rejects fields that first occur after 10 MB.
+            # The index is written even if it is 0, because `datasets` rejects fields that first
+            # occur after 10 MB.
             "first_step": trajectory.steps[0].index,
             SOURCE: thought.source if thought else NO_SOURCE,
             "tokens": chat_tokens((prompt, question, answer), sizes, settings.max_pixels),

@@ -43,7 +43,7 @@ class NativePicture:
         return round(native_x), round(native_y)
 
     def pixel(self, x: float, y: float) -> Pixel:
-        """Converts a point as `at` does, but moves points on the right or bottom edge inside."""
+        """Converts a point as `at` does, but keeps points on the right or bottom edge inside."""
         native_x, native_y = self.at(x, y)
         width, height = self.size
         if native_x == width:

@@ -71,7 +71,7 @@ _WHY_FIRST = (
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
-    """Returns the part of the system prompt that explains `pixels` in scrolls: sign and unit."""
+    """Returns the part of the system prompt that explains sign and unit of `pixels` in scrolls."""
     unit = f"one notch of the wheel is {settings.cudag_pixels_per_notch}"
     if settings.cudag_scroll_unit == "notches":
         unit = "it counts notches of the wheel, not pixels"

@@ -165,7 +165,7 @@ def read_record(
 
     Args:
         value: a JSON value, or the row of a table.
-        file, line: the place of the record, for the problems.
+        file, line: the location of the record, for the problems.
         files: reads the files to which the record refers.
 
     Returns:
@@ -207,7 +207,7 @@ def kept_problems(
     """Returns the problems of the export rows that are stored for a trajectory.
 
     Args:
-        rows: (line number, row) for each row; iterated twice.
+        rows: pairs of line number and row. The iterable is read twice.
         file: the file that contains the rows, for the problems.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}

@@ -63,8 +63,8 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.trajectories.provenance import INCOMPLETE
 
 _STEP_FILE = re.compile(r"(?:.*/)?trajectories/([^/]+)/steps/([0-9]+)/[^/]+", re.ASCII)
-# Reason to leave out a step whose action has a parameter that the format document of
-# OSWorld-Desktopd does not mention; applies only if the setting `sft_keys` is `documented`.
+# Reason to leave out a step if the format document of OSWorld-Desktopd does not mention a parameter
+# of its action. Steps are left out for this reason only if the setting `sft_keys` is `documented`.
 UNDOCUMENTED = "undocumented_parameters"
 _MOST_LISTED = 8  # maximum number of step numbers in a message
 _DATA_URI = "data:image/png;base64,"
@@ -356,7 +356,7 @@ def _plain(value: Any) -> Any:
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Returns the trajectory id and the step index in a path; None if it is not a step's file."""
+    """Returns the trajectory id and step index in a path; None if it is no path of a step file."""
     match = _STEP_FILE.fullmatch(path)
     if match is None:
         return None

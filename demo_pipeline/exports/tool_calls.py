@@ -347,7 +347,7 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     there is no block, the first code fence counts as a block.
 
     Raises:
-        AnswerFormatError: there is no block, or more than `_MOST_CALLS`.
+        AnswerFormatError: there is no block, or there are more than `_MOST_CALLS` blocks.
     """
     start = text.find(_OPEN)
     if start < 0 and (fenced := _FENCED.search(text)):

@@ -97,7 +97,7 @@ class Stretch:
         steps: the steps, with every action between the first and the last of them.
         before: a sentence for each action before the first step.
         final: the screenshot after the last step. It is None if the trajectory continues after the
-            stretch, if the video ends before the last action does, or if the file is missing.
+            stretch, if the video ends before the last action ends, or if the file is missing.
         part: `first_step`, `last_step` and `total_steps`; None if the stretch contains all actions
             of the trajectory.
     """

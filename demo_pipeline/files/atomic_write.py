@@ -18,8 +18,8 @@ from typing import BinaryIO, NamedTuple
 FileId = tuple[int, int]
 """Device and inode; equal for all names of the same file while the file exists."""
 _MANY = 1000  # if more than 1000 files must be synced, one call of `os.sync` syncs them all
-# Minimum age of a file whose digest is cached, nanoseconds. On file systems with coarse times, two
-# writes in quick succession get the same time.
+# Minimum age of a file whose digest is cached, nanoseconds. A younger file may change again without
+# a new modification time, because some file systems store coarse times.
 _MIN_AGE_NS = 2_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""The base class of the pydantic models of all file formats, and the validation of JSON values.
+"""Defines the base class of the pydantic models of all file formats, and validates JSON values.
 
 The models keep keys that they do not declare. Validation reports a rejected value as a `Problem`
 with file, line and field instead of raising an exception.
@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # problems listed per file; the last one gives the number of further problems
+MAX_PROBLEMS = 20  # maximum number listed per file; the last problem counts those left out
 
 
 def _number(value: Any) -> int | float:

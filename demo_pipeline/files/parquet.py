@@ -124,7 +124,7 @@ class Domain:
         return value is not None and self.low <= value <= high
 
     def _wrong_presence(self, values: Any, others: Any) -> int | None:
-        """Returns the first row, from 0, that breaks the rule about `given`; None if no row does.
+        """Returns the index of the first row that breaks the rule about `given`, or None.
 
         Args:
             others: the column `given`.
@@ -394,7 +394,7 @@ def row_count(path: Path) -> int:
 def read_rows(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Reads a Parquet file as a list of rows; each row is a dict by column name.
+    """Reads a Parquet file as a list of rows; each row is a dict from column names to values.
 
     The arguments and errors are those of `read_table`.
     """

@@ -1,12 +1,12 @@
-"""Rules for a single CUDAG record.
+"""Checks single CUDAG records.
 
 The models `CudagRecord` and `CudagTest` declare the rules of the CUDAG specification for all
 datasets. Further rules compare coordinates with metadata. One of them is the invariant in the
 specification's section "Coordinate System": RU(real_coords, image_size) = coordinate. RU
 (resolution units) are coordinates from 0 to 1000.
 
-Each rule has a `Scope`, which says which datasets must follow the rule. validator.py has the rules
-for several records and for files.
+Each rule has a `Scope`, which says which datasets must follow the rule. validator.py compares
+records with each other, and checks files.
 """
 
 import re
@@ -104,7 +104,7 @@ def json_fault(error: JsonFileError, scope: Scope = Scope.FORMAT) -> CudagFault:
 
 
 def printable(text: str) -> str:
-    """Returns a name or path for a message: at most 120 characters, with escapes, on one line."""
+    """Formats a name or path for a message: at most 120 characters, with escapes, on one line."""
     safe = ""
     for character in text[:120]:
         if character.isprintable():
@@ -359,7 +359,7 @@ def eval_faults(value: Any) -> Iterator[CudagFault]:
 
 
 def _start_faults(metadata: _TestMetadata) -> Iterator[CudagFault]:
-    """Yields a fault if a drag starts outside the image, or if another action has a start."""
+    """Yields a fault if a drag starts outside the image, or if any other action has a start."""
     start = metadata.start_coords
     size = metadata.image_size
     if start is None:
@@ -500,12 +500,12 @@ def _is_place(value: object) -> TypeGuard[list[float]]:
 def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: Sequence[int]
 ) -> Iterator[CudagFault]:
-    """Yields a fault if a pixel in the metadata does not match the coordinate of the call.
+    """Yields a fault if a metadata pixel is outside the image or differs from the coordinate.
 
     Args:
-        key: the key of the pixel.
+        key: the metadata key of the pixel.
         pixel: x and y in pixels of the image.
-        point: the coordinate, RU.
+        point: the coordinate in the call, RU.
         size: width and height of the image, pixels.
     """
     if not _inside(pixel, size):

@@ -215,7 +215,7 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
 
     A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
     record is left out if a hidden action follows the last step, or if the video ends before the
-    end of the last action.
+    last action ends.
 
     Args:
         absolute: whether coordinates are pixels of the screenshot as the model resizes it (see

@@ -158,7 +158,7 @@ class _Validation:
         self.problems += [problem for problem in problems if problem]
 
     def check_layout(self) -> None:
-        """Checks the name of the directory, and that files and directories exist."""
+        """Checks the name of the directory, and that required files and directories exist."""
         if not DIRECTORY_PATTERN.fullmatch(self.root.absolute().name):
             text = "directory name is not {prefix}--{user}--{YYYYMMDD_HHMMSS}"
             self.problems.append(Problem("directory_name", "./", text, severity=Severity.WARNING))
@@ -363,7 +363,8 @@ class _Validation:
 
     def check_others(self) -> None:
         """Warns about images in two splits, and checks the files that only our datasets have."""
-        if self._shared:  # a single warning, because many demonstrations start with the desktop
+        # One warning covers all images, because many demonstrations start with the same desktop.
+        if self._shared:
             count = len(self._shared)
             (first, other) = next(iter(self._shared.values()))
             subject = "1 image is"
@@ -385,7 +386,7 @@ class _Validation:
         """Yields the faults of the split report.
 
         The faults are:
-        - A trajectory has another split in the report than in its records.
+        - The split of a trajectory in the report differs from the split of its records.
         - A task group is in two splits.
         - A split with a ratio above 0 has no records, although the report lists task groups.
         """

@@ -356,7 +356,10 @@ def _plain(value: Any) -> Any:
 
 
 def step_of(path: str) -> tuple[str, int] | None:
-    """Returns the trajectory id and step index in a path; None if it is no path of a step file."""
+    """Returns the trajectory id and the step index in the path of a step's file.
+
+    Returns None for other paths.
+    """
     match = _STEP_FILE.fullmatch(path)
     if match is None:
         return None

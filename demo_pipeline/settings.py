@@ -378,7 +378,7 @@ def is_project() -> bool:
 
 
 def project_home() -> Path:
-    """Returns the folder in which Dagster records runs unless DAGSTER_HOME is set.
+    """Returns the folder that is used if DAGSTER_HOME is not set.
 
     This is `dagster/` in a project created by `demo-pipeline init`, otherwise the project's folder.
     """

@@ -243,7 +243,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Returns whether a key has only visible names and, after links, stays below the root."""
+        """Returns whether a key has only visible names and its links stay below the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False

@@ -278,8 +278,8 @@ class Store:
         Linked versions are included.
 
         Args:
-            damages_by_version: a cache of the damages of each version, by its path. Callers can
-                pass the same dictionary to several calls.
+            damages_by_version: a cache of the damages of versions, by path. Callers can pass the
+                same dictionary to several calls.
         """
         require_output(output)
         if damages_by_version is None:

@@ -344,7 +344,7 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 
 
 class _SharedFiles:
-    """Finds by their inodes the versions from which files were hard-linked.
+    """Finds the versions from which files were hard-linked, by the inodes of the files.
 
     The versions are read only until an inode is found, because there may be thousands of them.
     """
@@ -354,7 +354,7 @@ class _SharedFiles:
         self._by_inode: dict[int, tuple[str, FileEntry]] = {}
 
     def find(self, status: os.stat_result) -> tuple[str, FileEntry] | None:
-        """Returns the output and the entry of the file with this inode; None if it is not found."""
+        """Returns the output and the entry of the source file; None if no version has the file."""
         if status.st_nlink == 1:
             return None
         while status.st_ino not in self._by_inode:

@@ -20,7 +20,7 @@ from demo_pipeline.trajectories.steps import Step
 CHANGED_GREY = 8
 # Box of an arrow or hand pointer: left, top, right and bottom, in pixels from its hot spot.
 _POINTER = (-10, -6, 24, 34)
-# Number of cells by which changed areas are widened. Areas that then touch are joined.
+# Number of cells by which changed areas are widened on each side. Areas that then touch are joined.
 PART_GAP = 3
 _UNDO = ({"ctrl", "z"}, {"command", "z"})
 _EDITING_KEYS = frozenset({"enter", "delete", "backspace", "tab", "space"})

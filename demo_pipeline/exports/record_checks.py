@@ -457,7 +457,7 @@ class _FileReader:
         file_and_line: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        """Yields a problem for a repeated id, and one for a trajectory that is in another split."""
+        """Yields a problem if the id was used before or the trajectory is also in another split."""
         place = ":".join(str(part) for part in file_and_line if part)
         key = getattr(record, form.id_field)
         if key is not None and self._places.setdefault(key, place) != place:

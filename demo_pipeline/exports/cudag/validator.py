@@ -153,7 +153,7 @@ class _Validation:
         self._data: dict[str, int] = {}  # the first line in data.jsonl with each record id
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
-        """Adds a problem for each fault, unless its rule does not apply to the dataset."""
+        """Adds a problem for each fault whose rule applies to the dataset."""
         problems = (fault.problem(file, line, ours=self._ours) for fault in faults)
         self.problems += [problem for problem in problems if problem]
 
@@ -251,7 +251,7 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Returns whether a file exists, and reports it if missing from this pipeline's dataset."""
+        """Returns whether a file exists; if not, reports it if this pipeline wrote the dataset."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)

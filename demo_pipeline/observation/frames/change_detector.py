@@ -37,7 +37,7 @@ class ChangeDetector:
     """Compares the frames of a recording in order, and ignores cells that flicker.
 
     Args:
-        acting: spans in which a change may be somebody's action or its effect. The default is the
+        acting: spans in which the effects of an action may change the screen. The default is the
             whole video, so that no cell counts as flickering.
         grab_s: seconds between two frames while the screen changes.
         seen: changes between frames that were decoded earlier. They count for flicker, too.

@@ -189,7 +189,7 @@ def _is_kept(before: Luma, after: Luma, has_content: _Rows, overlap: slice) -> b
     Args:
         before, after: the rows that overlap after scrolling, from the earlier and later screen.
         has_content: (rows,), true where a row of the whole later screen has content.
-        overlap: the place of the rows `after` in `has_content`.
+        overlap: selects the rows `after` from the whole later screen.
     """
     compared = has_content[overlap]
     count = np.count_nonzero(compared)

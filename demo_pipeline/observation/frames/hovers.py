@@ -64,7 +64,7 @@ class _Rest:
     Attributes:
         place, point: position of the pointer, video pixels and event space.
         since_ms: time at which the pointer came to rest, epoch milliseconds.
-        before_s: a time right before the pointer came, video seconds.
+        before_s: a time right before the pointer arrived, video seconds.
         during_s: a later time, at which a menu would be open, video seconds.
         pointers: possible positions of the pointer in the frames at these times, video pixels.
         screen_before, screen_during: `Frame.quartered` of the frames at `before_s` and `during_s`.

@@ -150,7 +150,7 @@ class KeyboardFocus:
     def __init__(self) -> None:
         # The last time at which the focus may have moved, epoch milliseconds.
         self._since_ms = float("-inf")
-        # Boxes of the elements that may have had the focus since then; empty if unknown.
+        # Boxes of the elements that may have had the focus since `_since_ms`; empty if unknown.
         self._stop: TabStop = ()
         self._method = "last_click"  # how these elements were found, see `FoundTarget.method`
         self._departure: Departure | None = None

@@ -35,7 +35,7 @@ ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
 # Minimum share of the rows with content that must be the same before and after scrolling. When a
-# program replaced only the digits of its output, the share was 0.35.
+# program changed only the digits of its output, without scrolling, the share was 0.35.
 KEPT_SHARE = 0.8
 # Maximum number of evenly spaced columns that are compared. A line of text covers at least 100
 # columns, which are 4 pixels apart.

@@ -281,7 +281,7 @@ def without_box(request: FrameRequest) -> FrameRequest:
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    """Returns the area in which the effect of a click may show first, video pixels.
+    """Returns the area in which the effect of a click may appear first, video pixels.
 
     This is the target or, if it is unknown, a square around the click. Returns None for keys.
     """

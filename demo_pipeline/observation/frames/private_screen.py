@@ -66,9 +66,9 @@ _ALL_CHORDS = [chord for chords in _CHORDS.values() for chord in chords]
 
 @dataclass(frozen=True)
 class PrivateStretch:
-    """A stretch of video time, seconds, in which the screen is black or locked.
+    """A stretch of the video in which the screen is black or locked.
 
-    `end` is infinite if the video does not show the end.
+    `start` and `end` are video seconds. `end` is infinite if the video does not show the end.
     """
 
     start: float

@@ -144,8 +144,8 @@ class ScanComparison:
         Returns whether the scan was tested, now or before.
 
         Args:
-            is_last: whether to use the frame in which the scan began if the frame in which the scan
-                ended is missing.
+            is_last: whether the frame in which the scan began may be used instead of the frame in
+                which it ended, if the latter is missing.
         """
         scan = request.scan
         canvas = request.canvas

@@ -48,11 +48,12 @@ Floats32 = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class _Scroll:
-    """A scroll and the movement of the content in it.
+    """A scroll, and how far it moved the content.
 
     Attributes:
         action_index: row of actions.parquet.
-        span: time from the start of the scroll until its effect ends or the next press begins.
+        span: from the start of the scroll until its effect ends or the next press begins, video
+            seconds.
         place: position of the pointer, video pixels.
         delta: sum of the wheel's deltas.
         unclear: whether the unit of the deltas is unclear.

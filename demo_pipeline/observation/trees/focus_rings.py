@@ -45,7 +45,7 @@ FEWEST_CHOICES = 3
 
 
 def grey_screenshot(path: Path) -> Grey | None:
-    """Reads a screenshot in grey. Returns None if the file is missing or damaged."""
+    """Reads a screenshot as greyscale. Returns None if the file is missing or damaged."""
     if not path.is_file():
         return None
     screenshot: Any = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)

@@ -125,7 +125,7 @@ def _no_screenshot() -> Grey | None:
 
 @dataclass(frozen=True)
 class FocusEvidence:
-    """Evidence about the focus at an action that does not come from the action's current scan.
+    """Evidence about the focus at an action, apart from the action's current scan.
 
     Attributes:
         before, now: functions that return the screenshot of the previous action and of this action.

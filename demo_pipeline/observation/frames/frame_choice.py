@@ -1,4 +1,4 @@
-"""Chooses the frame that shows the screen before an action from the frames of a request.
+"""Chooses one of the frames of a request: the frame that shows the screen before the action.
 
 frame_fallback.py then replaces a chosen frame that is too old.
 """

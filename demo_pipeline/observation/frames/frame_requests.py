@@ -28,7 +28,7 @@ from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Seconds after an action in which its direct effect appears, such as a menu.
+# Seconds after an action in which its direct effect, such as a menu, appears.
 EARLY_S = 1.0
 LOOK_BACK_S = 0.3  # seconds decoded before the pointer starts to move, to find changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target

@@ -144,8 +144,8 @@ class ScanComparison:
         Returns whether the scan was tested, now or before.
 
         Args:
-            is_last: whether the frame in which the scan began may be used instead of the frame in
-                which it ended, if the latter is missing.
+            is_last: whether to fall back to the frame in which the scan began. The test needs the
+                frame in which the scan ended, which may be missing.
         """
         scan = request.scan
         canvas = request.canvas

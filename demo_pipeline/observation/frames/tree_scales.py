@@ -37,9 +37,10 @@ MISFIT_SHARE = 0.35
 def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     """Returns the factor by which the boxes of a scan must be multiplied to fit the screen.
 
-    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. With another factor, at least
-    `FIT_SHARE` must fit, and at least twice as many as without scaling. Otherwise the result is 1,
-    or None if fewer than `MISFIT_SHARE` of the unscaled boxes fit.
+    The factor is 1 if at least `FIT_SHARE` of the unscaled boxes fit. Another factor is accepted if
+    at least `FIT_SHARE` of the scaled boxes fit, and at least twice as many as without scaling. If
+    no factor is accepted, the result is 1, or None if fewer than `MISFIT_SHARE` of the unscaled
+    boxes fit.
 
     Args:
         detail: the screen at the time of the scan, as in `ScreenDetail.detail`.

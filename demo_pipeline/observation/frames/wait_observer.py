@@ -47,7 +47,7 @@ LONGEST_S = 120.0  # seconds after an action; later changes are not observed
 SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
 PLACE_PX = 24  # video pixels around a press, enough to include letters of the clicked element
 RESTING_PX = 1.0  # maximum movement of a resting pointer, video pixels
-# Side of the square, in samples of 4 x 4 pixels, whose median is the background. Lines of text
+# Side of the square whose median is the background, in samples of 4 x 4 pixels. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
 # Brightness difference between neighbouring samples, in levels (0 to 255). The difference is larger

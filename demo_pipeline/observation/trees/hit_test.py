@@ -123,10 +123,10 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     """Returns the innermost node of the branch of the tree that is in front, or None if unknown.
 
     Menu items, options and dialogs are in front of other branches, and a submenu is in front of its
-    menu. Otherwise, the branch with the smallest node is in front, if each node of the other
-    branches surrounds this node or comes earlier in document order. The result is None if a control
-    of another branch surrounds the smallest node, which may then be a label that is scrolled out of
-    sight.
+    menu. If several branches remain, the branch with the smallest node is in front, if each node of
+    the others surrounds this node or comes earlier in document order. The result is None if the
+    smallest node is not a control, but a control of another branch surrounds it. The node may then
+    be a label that is scrolled out of sight.
 
     Args:
         under: positions of the nodes under a point.
@@ -358,8 +358,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 
     - The desktop of Windows is behind all windows.
     - UI Automation and macOS list windows from front to back.
-    - If a Windows recorder makes hit tests, its hit test shows which window is in front, because
-      such a recorder lists the outermost windows in the order in which their scans ended.
+    - If a Windows recorder makes hit tests, its hit test shows which window is in front. The order
+      of windows does not, because they are listed in the order in which their scans ended.
     - With AT-SPI, neither the order of windows nor the focus tells which window is in front.
     """
     windows = windows_at(tree, x, y)

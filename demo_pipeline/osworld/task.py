@@ -37,7 +37,7 @@ _SYNONYMS = {  # the normalised name of each application, and its synonyms
     "terminal": ("gnome_terminal", "os_terminal"),
 }
 APP_NAMES: dict[str, str] = {}
-"""Normalised name of an application for each synonym."""
+"""Maps each synonym to the normalised name of the application."""
 for _name, _names in _SYNONYMS.items():
     APP_NAMES |= dict.fromkeys(_names, _name)
 _RISK_KEYS = ("halfway_config", "risk_evaluator")  # keys that only risk tasks have

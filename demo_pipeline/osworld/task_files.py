@@ -61,8 +61,10 @@ LIST_FILE = "test_all.json"
 RISK_LIST_FILE = "test_risk.json"
 MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published task has 20 kB
 _WINDOWS_EXAMPLES = "examples_windows"
-_WINDOWS = "windows"  # lower-case name of the folder in `examples` with the domains for Windows
-# Where folders of examples may be, relative to the given folder, and whether they have risk tasks.
+# Lower-case name of the subfolder of `examples` that contains the domains for Windows.
+_WINDOWS = "windows"
+# Paths, relative to the given folder, where folders of examples are searched. The flag says whether
+# the tasks there are risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
 # Beginning of the names of all test lists, some of which list only a part of the tasks.
 _LIST_PREFIX = "test_"
@@ -172,7 +174,7 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns a task's names in test lists: with its domain, or the domain's last part."""
+    """Returns the two names that test lists may use: with the full domain, or its last part."""
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
@@ -254,7 +256,7 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 
 
 def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | None:
-    """Returns the tasks in the test lists of a folder; None if it has no readable list."""
+    """Returns the tasks in the test lists of a folder, or None without a readable list."""
     listed: dict[_TaskName, tuple[str, int | None]] = {}
     is_readable = False
     for name in (LIST_FILE, RISK_LIST_FILE):
@@ -300,7 +302,7 @@ def _read_list(
 
 
 def _printable(name: str) -> str:
-    r"""Returns a file name with bytes that are not UTF-8 written as `\udcNN`."""
+    r"""Escapes bytes of a file name that are not UTF-8 as `\udcNN`."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -530,8 +532,8 @@ def build_catalog(folder: _TaskFolder, out: Path) -> dict[str, Any]:
     """Writes `catalog.parquet` (a row for each usable task, sorted by file) and `problems.parquet`.
 
     Returns:
-        The numbers of tasks, of tasks by kind and by domain, of unusable files, of errors and of
-        warnings.
+        The counts for the summary: all tasks, the tasks of each kind and domain, unusable files,
+        errors, and warnings.
     """
     files = entries(folder)
     tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
@@ -602,7 +604,7 @@ def _form(evaluator: Evaluator) -> str:
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    """Returns the names of an evaluator's functions, from its `func`: a single name or a list."""
+    """Returns the function names in an evaluator's `func`, which is a single name or a list."""
     if not isinstance(evaluator, dict):
         return []
     names = evaluator.get("func")
@@ -612,7 +614,7 @@ def _functions(evaluator: Evaluator) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Replaces lone surrogates with U+FFFD in a text or a list of texts, but not elsewhere."""
+    """Replaces lone surrogates with U+FFFD in a text or a list; returns other values unchanged."""
     if isinstance(value, list):
         return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value

@@ -16,7 +16,7 @@ _APP_TAG = re.compile(r"(?<=[ \t])</?app\b[^>]*>[ \t]+|</?app\b[^>]*>", re.IGNOR
 _LINE_END = re.compile(r"\r\n?")
 _BLANK_START = re.compile(r"\A(?:[^\S\n]*\n)+")
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-_SLUG_LENGTH = 80  # largest number of characters before the hash
+_SLUG_LENGTH = 80  # maximum number of characters of a slug, not counting the hash
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _PEM_END = re.compile(r"\A.*?(?<![A-Z])END[A-Z0-9 ]*PRIVATE ?KEY[-\u2014]*", re.DOTALL)
-# Everything that a pattern or a token expression finds contains one of these signs. Few texts on a
-# screen contain one. A single expression with all signs as alternatives would take three times as
-# long.
+# Every match of a pattern or a token expression contains one of these signs. A quick search for the
+# signs excludes most texts on a screen. A single expression with all signs as alternatives would
+# take three times as long.
 _SIGNS = [
     re.compile(sign)
     for sign in (

@@ -42,13 +42,12 @@ class PrivateTexts:
     """Collects the secrets of a demonstration, and replaces them in texts.
 
     Attributes:
-        kinds: each secret, and each piece of a secret, with its kind, in the order in which they
-            were found.
+        kinds: maps each secret and each piece of a secret to its kind, in the order of discovery.
     """
 
     detectors: Detectors
     kinds: dict[str, PrivacyKind] = field(default_factory=dict)
-    # The number in the placeholder of each secret, by its kind and its folded text.
+    # Maps the kind and the folded text of a secret to the number in the secret's placeholder.
     _numbers: dict[tuple[PrivacyKind, str], int] = field(default_factory=dict)
     # The private parts that the detectors found in each learned text.
     _detected: dict[str, Sequence[PrivateSpan]] = field(default_factory=dict)
@@ -241,7 +240,9 @@ def folded(text: str) -> str:
 
 @lru_cache(4096)
 def _written(secret: str, *, bounded: bool) -> re.Pattern[str]:
-    """Returns an expression for a secret in any case, in URLs, in HTML, or over several lines.
+    """Returns a regular expression that also finds a secret in URLs, in HTML, or split over lines.
+
+    Case is ignored.
 
     Args:
         bounded: whether only whole words match.
@@ -276,7 +277,7 @@ def _part_of(secret: str, text: str) -> tuple[int, int] | None:
 
 @lru_cache(4096)
 def _pieces(secret: str) -> tuple[str, ...]:
-    """Returns the shortest parts of a secret that reveal the secret; none for a short secret."""
+    """Returns the shortest parts that reveal a secret. A short secret has no such parts."""
     size = max(_SHORTEST_PART, round(_TELLING_SHARE * len(secret)))
     sought = secret.lower()
     if size >= len(secret):

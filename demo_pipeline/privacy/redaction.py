@@ -101,11 +101,11 @@ class Redaction:
     findings: list[_Row] = field(default_factory=list)
     pictures_read: int = 0
     pictures_unread: int = 0
-    # The boxes to cover in each screenshot.
+    # Maps each screenshot to the boxes to cover.
     _boxes: dict[str, list[ScreenshotBox]] = field(default_factory=dict)
-    # The names of the nodes inside private windows, by the folder of the step.
+    # Maps the folder of a step to the names of the nodes inside private windows.
     _window_names: dict[str, set[str]] = field(default_factory=dict)
-    # The texts with a secret in each file.
+    # Maps each file to its texts that contain a secret.
     _private_texts: dict[str, set[str]] = field(default_factory=dict)
     # Texts that contain a secret of a kind that the settings remove.
     _changed_texts: set[str] = field(default_factory=set)
@@ -139,7 +139,7 @@ class Redaction:
 
     def learn(self) -> None:
         """Collects the secrets of all files, then finds all texts that contain a secret."""
-        shared_texts = dict[str, str]()  # the single object that all equal texts share
+        shared_texts = dict[str, str]()  # equal texts share one object
         texts_by_digest = dict[str, dict[str, None]]()  # files with equal content are read once
         digests = dict[str, str]()
         groups = list[list[str]]()
@@ -396,7 +396,10 @@ class Redaction:
     # --- the copy
 
     def _cleaned(self, folder: str) -> Callable[[str], str]:
-        """Returns a function that replaces secrets, and names inside a step's private windows."""
+        """Returns a function that replaces secrets in a text of a step.
+
+        The function also replaces the names of nodes inside the step's private windows.
+        """
         titles = list[str]()
         if self.settings.removes("window"):
             titles = sorted(self._window_names.get(folder, ()), key=len, reverse=True)

@@ -340,7 +340,7 @@ def _run_redactions(inputs: RecordingInputs, out: Path) -> Summary:
 
 
 def _counts_by_kind(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    """Returns the number of findings for each `kind (policy)`, such as `email (redact)`, sorted."""
+    """Counts findings by kind and policy. Keys look like `email (redact)` and are sorted."""
     counts = Counter[str]()
     for finding in findings:
         counts[f"{finding['kind']} ({finding['policy']})"] += 1

@@ -15,7 +15,7 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# Largest side of an image, in pixels, that RapidOCR does not scale down. With a smaller limit,
+# RapidOCR scales down images with a side longer than this number of pixels. With a smaller limit,
 # letters of 11 pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of rows of a screenshot that are recognised at once
@@ -94,7 +94,7 @@ class ScreenshotReader:
     A horizontal band of a screenshot is only searched if it changed.
     """
 
-    # The recent contents of each band and the lines recognised in them, by the band's first row.
+    # Maps the first row of a band to the band's recent contents and the lines recognised in them.
     _bands: dict[int, list[tuple[BgrImage, list[TextLine]]]] = field(default_factory=dict)
 
     def lines(self, screenshot: BgrImage) -> list[TextLine]:

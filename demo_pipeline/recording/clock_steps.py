@@ -61,8 +61,8 @@ CLOCK_STEPS_SCHEMA = described_schema(
 # A line may be up to 100 ms earlier than a line before it, because events can overtake each other
 # in a queue. All 1,371 lines of four recorders stayed within this limit.
 BACK_MS = 100
-# A longer delay of a block of lines, in milliseconds, means that the clock was set back, unless
-# there is evidence that the lines waited in a hook's buffer.
+# If a block of lines is late by more than 250 ms, the clock was set back, unless there is evidence
+# that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
 # Largest number of milliseconds by which a logged time may precede the start of the recording.
@@ -202,7 +202,10 @@ class _Finder:
         return position
 
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
-        """Returns whether pointer lines are in order, and key lines are in order, too."""
+        """Returns whether late lines may come from a second hook.
+
+        This is possible if the key lines and the other lines are each in order.
+        """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
             is_key = item.event in KEY_EVENTS

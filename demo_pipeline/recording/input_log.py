@@ -49,7 +49,7 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
-# Name of the events in imported recordings that stand for input withheld by the recorder.
+# An event with this name replaces input that the recorder of an imported recording withheld.
 WITHHELD_EVENT = "redacted"
 # Undocumented events that recorders in use are known to write.
 _RECORDER_EVENTS = frozenset(
@@ -313,8 +313,8 @@ class _TimeUnit:
 
 
 MILLISECONDS = _TimeUnit("milliseconds", 1)
-# Between these limits (2014 to about the year 5000), the size of the number shows the unit. Other
-# times, such as those of 1970 in the format document, are read as milliseconds.
+# Times between these limits (2014 to about the year 5000) show their unit by their size. All other
+# numbers, such as the times of 1970 in the format document, are read as milliseconds.
 _EARLIEST_S = 1.4e9
 _LATEST_S = 1e11
 _EARLIEST_MS = _EARLIEST_S * 1000
@@ -335,7 +335,7 @@ class TimeScale:
             because most times are then wrong.
         origin_ms: epoch milliseconds of the logged time 0: the start of the recording if the logged
             times count from there, otherwise 0.
-        back_ms: the largest difference between the latest time so far and the time of an input
+        back_ms: the largest backward jump of an input line's time from the latest time before the
             line, milliseconds; 0 if the times of all input lines are in order.
         last_ms: the latest time of an input line, epoch milliseconds.
     """
@@ -385,10 +385,10 @@ def unit_of_time(value: float) -> _TimeUnit:
 def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> TimeScale:
     """Reads a log to its end to find the unit and the origin of its times.
 
-    The most frequent unit is chosen, or the first among equally frequent units. If the median of
-    the times is less than a day, the times count from the recording's start. The field
-    `timestamp_type` of input_log_meta.json is ignored, because uploaders add this file to older
-    logs, so that it is less reliable.
+    The most frequent unit is chosen, or the first among equally frequent units. If the times are in
+    milliseconds and their median is less than a day, they count from `recorded_at`. The field
+    `timestamp_type` of input_log_meta.json is unreliable, because uploaders add this file to older
+    logs. Therefore, the field is ignored.
 
     Args:
         recorded_at: meta.timestamp, or None if unknown.

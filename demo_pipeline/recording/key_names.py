@@ -5,7 +5,7 @@ This module contains:
 - The key names that recorders log on each platform, for the US and UK keyboards. The other
   keyboards are in keyboard_layouts.py.
 - The usual keyboard layout of a locale, and the characters for which this layout is uncertain.
-- The decision which logged names may be shown to people, because an unknown name may be private.
+- Functions that hide logged names from people, because an unknown name may be private text.
 - The parser for the logged field `actual_char`, the typed character. Newer recorders log the
   character itself, an empty string, or Rust's debug print of a `UnicodeInfo` of the crate rdev.
 """
@@ -57,10 +57,10 @@ class Key:
     both: str = ""
 
 
-# The character with Shift of each key, by the key's character without Shift.
+# Maps the character of each key without Shift to its character with Shift.
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
-# The character with AltGr of some keys, by the key's character without modifiers.
+# Maps the character of some keys without modifiers to their character with AltGr.
 _UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
 # With Shift, Apple's British layout differs from the US layout only in the key 3.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
@@ -92,7 +92,7 @@ _LEVEL3_OF_X = "Unknown(92)"
 # Layouts without Latin letters. In hotkeys, their keys get the names of the US keyboard.
 _OTHER_SCRIPTS = frozenset({"ru"})
 
-# The unshifted characters of logged names for which `_SYMBOLS` is wrong, by layout and platform.
+# For each layout and platform, the unshifted characters that differ from `_SYMBOLS`.
 # Recorders on Linux and macOS name a key by its place, on Windows by its character. On a Mac, a
 # name stands for a key code. `BackQuote` is the code 50, which types ` even if its key is next to
 # the left Shift. `IntlBackslash` is the code 10 of an extra key left of the 1 on some keyboards.
@@ -177,7 +177,7 @@ def differing_characters(
 
 @cache
 def _table(layout: KeyboardLayout, platform: str) -> Mapping[str, Key]:
-    """Returns the keys of a layout on a platform, by the logged names of all platforms."""
+    """Returns a dictionary from the logged key names of all platforms to the keys of a layout."""
     shifted = _US_SHIFTED
     if layout == "uk":
         shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
@@ -303,8 +303,8 @@ def layout_of_locale(locale: str) -> str | None:
     """Returns the usual keyboard layout of a locale.
 
     Returns:
-        A name from `LAYOUTS`. For any other layout, `OTHER_PUNCTUATION` or `OTHER_LETTERS`: its
-        difference from the US layout. None if the usual layout is unknown.
+        A name from `LAYOUTS`. For any other layout, `OTHER_PUNCTUATION` or `OTHER_LETTERS`,
+        depending on its difference from the US layout. None if the usual layout is unknown.
     """
     match = _LOCALE.fullmatch(locale)
     if match is None:

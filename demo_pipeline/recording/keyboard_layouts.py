@@ -19,8 +19,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# The library rdev's names of the places of keys on Linux and macOS, row by row. The strings of
-# `CountryLayout` have the same order.
+# The key names of the library rdev on Linux and macOS, row by row. Each name stands for a position
+# on the keyboard. The strings of `CountryLayout` have the same order.
 _PLACES = _names("""
     BackQuote Num1 Num2 Num3 Num4 Num5 Num6 Num7 Num8 Num9 Num0 Minus Equal
     KeyQ KeyW KeyE KeyR KeyT KeyY KeyU KeyI KeyO KeyP LeftBracket RightBracket
@@ -38,7 +38,7 @@ _RDEV_ON_WINDOWS = _names("""
     SemiColon Slash BackQuote LeftBracket BackSlash RightBracket Quote - Equal Minus Comma Dot
     IntlBackslash
 """)
-# The character of each key on the US keyboard, by multiinput's name of the key.
+# Maps multiinput's key names to the characters on the US keyboard.
 _US_NAMES = dict(zip(_MULTIINPUT[:-1], ";/'[\\]#`=-,.", strict=True))
 # On a Mac, the key next to the left Shift and the key next to the 1 have swapped key codes.
 _SWAPPED = {"BackQuote": "IntlBackslash", "IntlBackslash": "BackQuote"}
@@ -152,7 +152,7 @@ _OTHERS_BY_PLATFORM = {
     ("us-intl", "linux"): _US_INTL_LINUX,
     ("us-intl", "macos"): _US_INTL_MAC,
 }
-# The combining mark of each dead key's accent.
+# Maps the accent of a dead key to its combining mark.
 COMBINING = {"^": "\u0302", "´": "\u0301", "`": "\u0300", "¨": "\u0308", "~": "\u0303"}
 COMBINING |= {"ˇ": "\u030c", "¸": "\u0327", "˘": "\u0306", "˙": "\u0307", "˚": "\u030a"}
 COMBINING |= {"˝": "\u030b", "˛": "\u0328"}
@@ -175,7 +175,7 @@ class CountryKey:
 
 @cache
 def country_keys(layout: str, platform: str) -> dict[str, CountryKey]:
-    """Returns the characters of each key, by the key name that recorders of a platform log.
+    """Returns a dictionary from the key names that recorders log to the keys' characters.
 
     The result is empty for layouts that are not in this module.
     """
@@ -244,12 +244,12 @@ _JOINED_ON_WINDOWS = {
 }
 _QUOTES = frozenset("'\"")  # accents whose keys are dead keys only on US-International keyboards
 _CEDILLAS = {"c": "ç", "C": "Ç"}  # characters that letters type after the dead apostrophe
-_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # characters that a dead key and Space type, by accent
-_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # characters that a dead key pressed twice types, by accent
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # maps an accent to the character typed with Space
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # maps an accent to the character of a double press
 
 
 def accented(accent: str, char: str, platform: str) -> str:
-    """Returns the text that a dead key and the next key type.
+    """Returns the text that is typed by a dead key followed by another key.
 
     The text is a letter with an accent, or the accent followed by the character. On Linux, the text
     is unknown, and the result empty, in two cases:

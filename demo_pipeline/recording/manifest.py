@@ -162,7 +162,7 @@ def _other_files(folder: Path) -> Iterator[FileFingerprint]:
 
 
 def _meta_warnings(meta: Meta, name: str) -> Iterator[Problem]:
-    """Yields warnings for an id that differs from the folder's name and an unknown platform."""
+    """Yields a warning if the id is not the folder's name, and one if the platform is unknown."""
     if meta.id and meta.id != name:
         message = (
             "meta.id differs from the folder's name; the folder's name is the demonstration id"

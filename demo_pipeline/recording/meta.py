@@ -22,7 +22,7 @@ from demo_pipeline.recording.key_names import layout_of_keyboard, layout_of_loca
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 _PLATFORMS = ("windows", "macos", "linux")
-# Our names of platforms, by their names in Node.js or Tauri.
+# Maps the platform names of Node.js and Tauri to the names that this package uses.
 _OTHER_NAMES = {"win32": "windows", "darwin": "macos"}
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
@@ -30,7 +30,7 @@ _MOST_PIXELS = 1_000_000  # largest width and height of the display
 # input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
-_MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3
+_MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3 levels
 
 _DISPLAY_LISTS = ("monitors", "displays", "screens")  # keys under which recorders list displays
 

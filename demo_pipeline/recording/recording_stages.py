@@ -108,7 +108,10 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks files, tables, lines and row order, and returns the problems of the first failure."""
+    """Checks files, tables, lines, row order and values.
+
+    If one of these checks finds problems, the later checks are skipped.
+    """
     log = inputs.upload / LOG_FILE
     return (
         differing_files(out, {}, events.EVENT_SCHEMAS)

@@ -19,8 +19,8 @@ from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, warning
 from demo_pipeline.settings import RecordingSettings
 
-# If intervals between frames differ by more PTS units than this, the frame rate is variable. PTS
-# are rounded to integers, so the intervals of a constant frame rate can differ by 1.
+# The frame rate is variable if intervals between frames differ by more than one PTS unit. PTS are
+# rounded to integers, so the intervals of a constant frame rate can differ by 1.
 _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen

@@ -285,7 +285,7 @@ def _words(name: str) -> str:
 def _plots(
     demonstrations: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Bar]]:
-    """Returns the bars of each plot, by the title of the plot."""
+    """Returns a dictionary from the title of each plot to its bars."""
     frames = Counter[str]()
     trees = Counter[str]()
     leaks = Counter[str]()

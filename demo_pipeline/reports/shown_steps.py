@@ -42,7 +42,7 @@ _ENCODER_OPTIONS = {"preset": "veryfast"}
 _SHEET_TILES = 12  # maximum number of screenshots above the table of a trajectory
 _SHEET_COLUMNS = 4
 _SHEET_TILE_WIDTH = 320  # pixels
-_STEP_WIDTH = 960  # pixels of the screenshot of a single step
+_STEP_WIDTH = 960  # width of the screenshot of a single step, pixels
 
 
 @dataclass(frozen=True)

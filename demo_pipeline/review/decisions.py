@@ -175,7 +175,7 @@ class Decision(Document):
         time: ISO 8601, UTC, with milliseconds; later than every decision about this demonstration
             that the author could see.
         trajectory: id of the judged version of the trajectory.
-        judged: SHA-256 over the judged files. The key is the number of the judged step, or `all`.
+        judged: maps the number of the judged step, or `all`, to a SHA-256 over the judged files.
             Empty for an undo.
         kind: a key of `VALUES`.
         value: an instance of `VALUES[kind]`.
@@ -418,7 +418,7 @@ def _corrections(applied: Iterable[Decision]) -> Corrections:
 
 
 def next_time(seen: Iterable[Decision], now: datetime) -> str:
-    """Returns `now`, or 1 ms after the latest decision in `seen` if `now` is not later.
+    """Returns the time for a new decision: `now`, but at least 1 ms after every decision in `seen`.
 
     Args:
         seen: all decisions about the demonstration that the author could see.

@@ -55,8 +55,8 @@ ALONE_S = 3.0  # seconds; a later screen change is no response to the action
 # Below this time, in seconds, a wait has the signal `short_wait`. Pauses become waits from 2 s
 # (`ActionSettings.pause_ms`).
 NEAR_PAUSE_S = 2.5
-# Minimum number of successive pointing steps with the same screenshot for the signal `frozen`. From
-# step to step, the pointer must move by more than `FROZEN_MOVE_PX` screenshot pixels.
+# At least three successive pointing steps have the signal `frozen` if their screenshots are the
+# same, although the pointer moves more than `FROZEN_MOVE_PX` screenshot pixels between them.
 FROZEN_STEPS = 3
 FROZEN_MOVE_PX = 50.0
 # A demonstration has the signal `unused_time` if the time before its first action plus the time
@@ -68,8 +68,8 @@ UNUSED_S = 15.0
 # durations to seconds.
 DURATION_S = 3.0
 DURATION_SHARE = 0.1
-# A demonstration has the signal `clock` if the video confirms a smaller share of its pointer moves.
-# Measured: 0.34 to 0.91 for correct clocks.
+# A demonstration has the signal `clock` if the video confirms less than a third of its pointer
+# moves. With correct clocks, the measured shares were 0.34 to 0.91.
 CLOCK_SCORE = 1 / 3
 # Above this uncertainty of the clock, in milliseconds, a demonstration has the signal `clock`.
 # Screens respond to a click within this time.

@@ -37,8 +37,8 @@ class _CommittedRecords:
             `Path`, and thousands of these objects are in memory.
         name: name and id of the version of the records.
         trajectory: name and id of the version of the trajectory from which the records were made.
-        digests: SHA-256 by file name, of the files that the current code and settings would not
-            change.
+        digests: maps the name of each file to its SHA-256. Files that the current code and settings
+            would change are left out.
         withheld: why the demonstration must not leave the store; empty if it may.
     """
 
@@ -61,8 +61,8 @@ class _CommittedRecords:
 
         Args:
             folder: the folder with the files of the version.
-            fingerprints: for the name of each file of records, a fingerprint of the current code
-                and settings that write the file.
+            fingerprints: maps the name of each file of records to a fingerprint of the current code
+                and settings for this file.
             privacy: the current privacy settings. Records that were searched with other
                 settings are withheld.
         """
@@ -184,7 +184,10 @@ def _placed(workspace: Workspace, damaged: Collection[str]) -> CommittedTrajecto
 def _open_records(
     workspace: Workspace, damaged: Collection[str]
 ) -> tuple[list[_CommittedRecords], list[str]]:
-    """Returns undamaged records, and the name of a damaged output for each other demonstration."""
+    """Opens the records of all demonstrations.
+
+    Returns the undamaged records and, for each other demonstration, the name of a damaged output.
+    """
     store = workspace.store
     privacy = workspace.settings.privacy
     fingerprints = record_fingerprints(workspace.settings)
@@ -248,7 +251,7 @@ def _trajectories(
 def trajectory_fingerprints(
     committed: CommittedTrajectories, files: Sequence[str], required_review: str
 ) -> dict[str, str]:
-    """Returns fingerprints of all trajectories, by id, and of their splits, by `SPLITS`.
+    """Maps the id of each trajectory to a fingerprint, and `SPLITS` to a fingerprint of all splits.
 
     A dataset is out of date if one of these fingerprints has changed.
 

@@ -232,7 +232,10 @@ class DatasetOutput(Output[DatasetInputs]):
 
 
 def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Recipe) -> None:
-    """Lists in `staging` the versions whose files an export may hard-link, most likely first."""
+    """Lists in `staging` the versions whose files an export may hard-link.
+
+    The versions that most likely contain the needed files come first.
+    """
     fingerprints_before: Mapping[str, str] = {}
     if staging.before is not None:
         staging.hardlink_sources.append(staging.before)

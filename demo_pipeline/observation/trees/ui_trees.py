@@ -1,6 +1,6 @@
 """Writes the UI tree and the target of each action, and checks them (stage `ui_trees`).
 
-The output is trees.parquet, with a row for each action, and NNN.json with the tree of each action.
+The output is trees.parquet with a row for each action, and a file NNN.json with each action's tree.
 NNN is the `action_index`.
 """
 
@@ -321,7 +321,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the columns about the element under the resting pointer; null without an element."""
+    """Returns the hover columns of an action, which are null if the pointer is not on an element."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}
@@ -454,13 +454,13 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)
 
 
-MAX_UNKNOWN_SHARE = 0.01  # largest accepted share of nodes with a role that roles.json lacks
-# Largest number of reported problems. A log may have thousands of bad scans.
+MAX_UNKNOWN_SHARE = 0.01  # maximum share of nodes whose role is not in roles.json
+# Maximum number of reported problems, because a log may have thousands of bad scans.
 MAX_NAMED_SCANS = 20
-# Least accepted share of the recorder's hit tests that agree with ours. Recorders are sometimes
-# wrong.
+# At least this share of the recorder's hit tests must agree with ours. The share is low, because
+# recorders are sometimes wrong.
 MIN_CURSOR_SHARE = 0.5
-MIN_CURSOR_SCANS = 4  # least number of scans with a recorder's hit test; fewer are not compared
+MIN_CURSOR_SCANS = 4  # fewer scans with a recorder's hit test are not compared
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -546,7 +546,7 @@ def check_scans_usable(folder: Path) -> list[Problem]:
 
 
 def check_known_roles(folder: Path) -> list[Problem]:
-    """Checks that at most `MAX_UNKNOWN_SHARE` of the nodes have a role that roles.json lacks."""
+    """Checks that at most `MAX_UNKNOWN_SHARE` of the nodes have a role outside roles.json."""
     rows = read_tree_rows(folder)
     nodes = sum(row["nodes"] for row in rows)
     unknown = sum(row["unknown_roles"] for row in rows)

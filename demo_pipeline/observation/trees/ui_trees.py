@@ -321,7 +321,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the hover columns of an action, which are null if the pointer is not on an element."""
+    """Returns the hover columns of an action. They are null if no element is under the pointer."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}

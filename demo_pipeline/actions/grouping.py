@@ -65,7 +65,7 @@ class _PointerReader:
 
     Attributes:
         gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
-        reasons: the reason why an event belongs to no action, by line number.
+        reasons: maps line numbers of events to the reason why the event belongs to no action.
     """
 
     def __init__(
@@ -382,8 +382,8 @@ def pauses_between(
     Args:
         actions: actions in time order.
         inputs: all inputs of the log, in time order.
-        breaks: numbers of the lines that follow a change of the clock, and of the lines at which
-            the recorder withheld input. A pause never contains one of these lines.
+        breaks: line numbers directly after a change of the clock, and line numbers at which the
+            recorder withheld input. A pause never contains one of these lines.
     """
     if not actions:
         return
@@ -456,8 +456,8 @@ class Segmentation:
         actions: actions and pauses, in time order.
         reasons: the reason why an input event belongs to no action, by line number.
         unknown_keys: logged key names that recording/key_names.py does not know.
-        wheel_remainder: number of wheel notches that belong to no scroll, with the sign of the
-            logged deltas.
+        wheel_remainder: sum of all logged wheel deltas in notches, minus the signed notches of the
+            scrolls.
         switch_lines: line numbers at which the person may have switched the keyboard layout or the
             input method.
         layout_lines: line numbers of key presses whose characters were derived from the keyboard
@@ -578,8 +578,8 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
     """Merges taps of modifiers during a drag into the drag, and drops taps of Shift near typing.
 
     Args:
-        reasons: the reason why an event belongs to no action, by line number. The events of
-            dropped taps are added.
+        reasons: maps line numbers of events to the reason why the event belongs to no action. The
+            events of dropped taps are added.
     """
     typed_ms = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
     remaining: list[Gesture] = []

@@ -52,7 +52,7 @@ class ModifierTracker:
 
     Attributes:
         gestures: hotkeys that consist only of modifiers, because the modifiers were tapped alone.
-        reasons: the reason why an event belongs to no action, by line number.
+        reasons: maps line numbers of events to the reason why the event belongs to no action.
     """
 
     def __init__(self, inputs: list[Input]) -> None:
@@ -178,7 +178,8 @@ def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
     the second press does not come from auto-repeat.
 
     Returns:
-        The time of the last effect in epoch milliseconds, by the line number of the keydown.
+        A dictionary from the line number of each such keydown to the time of its last effect, in
+        epoch milliseconds.
     """
     held: dict[str, tuple[Input, int]] = {}
     last_press: dict[str, int] = {}
@@ -237,7 +238,8 @@ NAVIGATION_KEYS = frozenset(
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
 _POINTS = frozenset(".,")  # decimal separators on keypads, depending on the country
-# The pyautogui name of each keypad key without Num Lock, by the key's character with Num Lock.
+# Maps the character that a keypad key types with Num Lock to the pyautogui name of the key without
+# Num Lock.
 _NUMLOCK_OFF = {
     ".": "delete",
     ",": "delete",
@@ -283,7 +285,7 @@ class KeyboardReader:
     Attributes:
         gestures: characters, Backspaces, hotkeys and unknown keys, in the order of their presses.
         holds: presses of keys that typed characters, in order.
-        reasons: the reason why an event belongs to no action, by line number.
+        reasons: maps line numbers of events to the reason why the event belongs to no action.
         unknown_keys: logged names that recording/key_names.py does not know.
     """
 
@@ -519,7 +521,7 @@ _TYPED = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 def doubt_beside_unknown_keys(gestures: Sequence[Gesture]) -> None:
     """Flags typing around an unknown key as doubtful, because the key may have typed a character.
 
-    Typing is flagged as far as the nearest gesture that is neither typing nor an unknown key.
+    In both directions, flagging ends at a gesture that is neither typing nor an unknown key.
     """
     typing: list[Gesture] = []
     is_doubtful = False
@@ -550,8 +552,8 @@ def without_held_keys(
 
     Args:
         holds: presses of keys that typed characters.
-        reasons: the reason why an event belongs to no action, by line number. The events of the
-            characters that are left out are added.
+        reasons: maps line numbers of events to the reason why the event belongs to no action. The
+            events of characters that are left out are added.
     """
     presses: dict[str, list[Gesture]] = {}
     drags: dict[str, list[Gesture]] = {}

@@ -98,7 +98,10 @@ class Keyboards:
         return Keyboards(tuple(stretches), locks)
 
     def switched_at(self, lines: Sequence[int]) -> "Keyboards":
-        """Splits the log after each given line. All stretches get the keyboard of the first."""
+        """Splits the log after each given line.
+
+        All stretches get the keyboard of the first stretch.
+        """
         keyboard = self.stretches[0].keyboard
         later = (KeyboardStretch(line + 1, keyboard, switched=True) for line in sorted(set(lines)))
         return Keyboards((self.stretches[0], *later), self.locks)

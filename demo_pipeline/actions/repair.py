@@ -25,10 +25,10 @@ from demo_pipeline.settings import ActionSettings
 # Recorders with n input hooks log each event n times. A factor n is accepted if at least 80 % of
 # the groups of equal events have a size that is a multiple of n.
 MIN_FACTOR_SHARE = 0.8
-# Minimum number of groups of equal events from which the factor of a kind of events is derived.
-# With fewer groups, other kinds of events decide the factor.
+# A kind of events with fewer than three groups of equal events has no factor of its own. It gets
+# the smallest factor of the other kinds.
 MIN_GROUPS = 3
-# A copy of an event comes at most three times `window_ms` after the event.
+# If events were logged several times, a copy may follow within three times `window_ms`.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
@@ -39,8 +39,8 @@ class Repairs:
 
     Attributes:
         dropped: the reason why an input was dropped, by line number.
-        duplicate_factors: number of times that each event was logged, by event type. Only numbers
-            above 1 are contained.
+        duplicate_factors: how many times each event was logged, by event type. Event types that
+            were logged once are left out.
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs whose line comes after a line with a later time.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.
@@ -71,8 +71,8 @@ class _Group:
 def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Drops the copies of events that several input hooks logged.
 
-    The number of copies is derived from the number of equal events within `window_ms`, for each
-    kind of event.
+    For each kind of event, the number of copies is derived from the number of equal events within
+    `window_ms`.
 
     Within this time, a second press of a button without a release in between is always a copy, and
     so is a second release without a press in between, because no person is that fast. A second
@@ -380,7 +380,7 @@ def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
 _SECOND_PRESS_RELEASES = frozenset({"macos", "linux"})
 # Longest time between two presses of a key in auto-repeat. People press keys more slowly.
 _REPEAT_MS = 150
-# If a modifier seems to be held for longer, its release is missing in the log.
+# If a modifier seems to be held for more than 10 s, its release is missing from the log.
 _LONGEST_HOLD_MS = 10_000
 
 
@@ -424,8 +424,8 @@ def release_second_presses(inputs: list[Input], repairs: Repairs, platform: str)
 def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
     """Renames the second of two held Shift keys, because Windows recorders log both as `Shift`.
 
-    Otherwise, the first release would end both presses, and the characters before the second
-    release would lose their Shift.
+    Under the same name, the first release would end both presses, and the characters before the
+    second release would lose their Shift.
     """
     shifts: list[int] = []
     for position, item in enumerate(inputs):
@@ -457,9 +457,9 @@ def fill_positions(
 ) -> list[Input]:
     """Adds the position of the pointer to presses, releases and wheel events that have none.
 
-    The added position is the last logged position or, if none precedes, the next. On macOS, where
-    recorders log no moves while a button is held, the release of a drag gets the next logged
-    position.
+    The added position is the last logged position or, if there is no earlier position, the next
+    one. On macOS, recorders log no moves while a button is held. Therefore, the release of a drag
+    gets the next logged position there.
     """
     following = _next_positions(inputs)
     filled: list[Input] = []

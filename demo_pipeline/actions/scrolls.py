@@ -161,7 +161,8 @@ class ScrollEvidence:
 def direction_of(delta: float, positive: Vertical) -> Vertical:
     """Returns the direction in which `delta` scrolls if a positive delta scrolls `positive`.
 
-    If `positive` is instead the direction of the scroll, returns the direction of positive deltas.
+    The function is its own inverse: with the direction of the scroll as `positive`, it returns the
+    direction in which positive deltas scroll.
     """
     opposite: Vertical = "up" if positive == "down" else "down"
     return positive if delta > 0 else opposite
@@ -353,7 +354,7 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The video then contradicts the rule by unit, but only a single scroll shows the sign.
+    This is so if the video contradicts the rule by unit, but only a single scroll shows the sign.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -459,12 +460,12 @@ def join_scrolls(
     Scrolls whose unit is unclear in the log get the flag `UNCLEAR_UNIT`.
 
     Args:
-        reasons: the reason why an event belongs to no action, by line number. Wheel events that
-            belong to no scroll are added.
+        reasons: maps line numbers of events to the reason why the event belongs to no action. Wheel
+            events that belong to no scroll are added.
 
     Returns:
-        All gestures in time order, and the number of notches that no action contains, with the sign
-        of the logged deltas.
+        All gestures in time order, and the sum of all logged deltas in notches minus the signed
+        notches of the scrolls.
     """
     scrolls: list[Gesture] = []
     remainder = 0.0
@@ -504,8 +505,8 @@ def _bursts(
     notch, which is too small for an action.
 
     Args:
-        reasons: the reason why an event belongs to no action, by line number. Events with a delta
-            of 0 that belong to no burst are added.
+        reasons: maps line numbers of events to the reason why the event belongs to no action.
+            Events with a delta of 0 that belong to no burst are added.
     """
     bursts: list[_Burst] = []
     early_phases: list[Gesture] = []  # events with a delta of 0 before the first movement

@@ -321,7 +321,7 @@ class TextReader:
         return self._read[layout, locks]
 
     def _scores_of(self, layout: str, locks: Locks) -> list[int]:
-        """Returns how many characters scans confirm in each stretch if it has this layout."""
+        """Returns, for each stretch, how many characters scans confirm with this layout."""
         if (layout, locks) not in self._scores:
             scores = [0] * len(self._stretches.stretches)
             for action in _typing(self._reading(layout, locks).actions):
@@ -533,7 +533,7 @@ class TextReader:
 
 
 class _Support:
-    """Conclusions from the confirmed texts of each stretch about the texts that no scan shows.
+    """Facts that confirmed texts prove about each stretch, used for texts that no scan shows.
 
     Attributes:
         confirmed: number of confirmed texts in each stretch.
@@ -588,7 +588,7 @@ def _is_composed(gained: str, action: Action) -> bool:
 def _text_of(actions: Sequence[Action], action: Action) -> str:
     """Returns the text that the keys of an action would type with another layout.
 
-    `actions` are the actions with the other layout. Hotkeys are written in brackets.
+    `actions` were built with the other layout. Hotkeys are written in brackets.
     """
     events = set(action.events)
     text = ""

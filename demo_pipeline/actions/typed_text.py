@@ -49,7 +49,7 @@ class TypedPart:
         reason: reason why the events belong to no action, used if the text is empty.
         continued: whether the part follows another part of the same typing after a break in which
             the screen may have changed.
-        after_long_rest: whether the text before the break is longer than a command.
+        after_long_rest: whether the break was long and the text before it is longer than a command.
     """
 
     gestures: list[Gesture]
@@ -153,7 +153,7 @@ class TypedText:
     def _part(
         self, start: int, end: int, *, is_split: bool, doubt: frozenset[str] = frozenset()
     ) -> Iterator[TypedPart]:
-        """Yields the part with the gestures from `start` up to `end`, or nothing without gestures.
+        """Yields the part with the gestures from `start` up to `end`, or nothing if there are none.
 
         Args:
             is_split: whether an unknown character is next to the part. If so, the part is flagged.

@@ -162,7 +162,7 @@ def _no_trajectory(name: str) -> Problem:
 def undone_steps(store: Store, demonstration: str) -> Iterator[int]:
     """Yields the steps that the next step undoes, as found by the stage `triage`.
 
-    Yields nothing without an output of this stage.
+    Yields nothing if this stage has no output.
     """
     try:
         folder = store.open(TRIAGE_STAGE.output(demonstration))[0]

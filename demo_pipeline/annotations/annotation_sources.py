@@ -45,10 +45,10 @@ Provider = Callable[[JudgedDemonstration], Iterator[AnnotationDocument]]
 
 @dataclass
 class Budget:
-    """The number of questions that may still be asked, by one or several providers.
+    """A limit on the number of questions to a model, which several providers can share.
 
     Attributes:
-        left: number of questions, or None if there is no limit.
+        left: number of questions that may still be asked, or None if there is no limit.
     """
 
     left: int | None = None
@@ -339,8 +339,8 @@ def import_opencua(path: Path, model: str, code_of: Callable[[StepFiles], str]) 
         if line.get("instruction") != escape_markers(replace_surrogates(task.instruction))[0]:
             raise RefusedValueError("wrong_task")
         codes = {step.index: code_of(step) for step in judged.trajectory.steps}
-        # Number of the step (None for the whole demonstration), its fields, and their kinds of
-        # annotations.
+        # Each item has the step number (None for the whole demonstration), the fields from the
+        # file, and a mapping from field names to kinds of annotations.
         statements: list[tuple[int | None, Mapping[str, Any], Mapping[str, str]]] = []
         for step in steps:
             number = _number(judged.id, step["image"])

@@ -51,8 +51,8 @@ class AnnotationDocument(Document):
     Attributes:
         step: as `step_index` in `Annotation`.
         judged, source, author, prompt, time: as in `Annotation`.
-        asked: whether the document is an answer from a server. Its key depends only on the
-            question. The keys of other documents depend on the values as well.
+        asked: whether the document is an answer from a server. The key of an answer depends only on
+            the question. The keys of imported documents also depend on the values.
         values: values of the annotations, by kind. A rewording of the instruction is stored under
             its name in `VARIANTS` instead of its kind.
         escaped: number of escaped tags, plus the number of values with other escaped characters.

@@ -261,8 +261,8 @@ def judged_digests(
     covers all steps, the final screenshot and the outcome. All hashes also cover the instruction.
 
     Args:
-        judgement: the judgement of this version, with people's corrections.
-        trajectory: the trajectory after these corrections.
+        judgement: reviewers' judgement of the trajectory, with their corrections.
+        trajectory: the corrected trajectory.
 
     Returns:
         The hashes by step number. The end of the demonstration has the number that `end_of`

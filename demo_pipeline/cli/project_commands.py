@@ -82,7 +82,7 @@ def ui(
         pass  # create the databases now, so that daemon and webserver do not both create them
     token = kept_token(Path(settings.cache).expanduser(), _TOKEN_FILE)
     upstream = private_address()
-    # The guard ends when its standard input is closed. This variable keeps the pipe open.
+    # The guard process ends when its standard input is closed. This variable keeps the pipe open.
     _guard = start_guard(listening, upstream, token)
     listening.close()
     print_line(f"http://127.0.0.1:{port} (under another name: …:{port}/{token}/)")

@@ -131,9 +131,9 @@ class ExportState:
         name: name of the export in the setting `datasets.exports`.
         asset: name of the Dagster asset of the export.
         status: `built` if the export was built from the current trajectories and settings.
-            `outdated` if these have changed since. `failed` if the last build failed; an earlier
-            version may still exist. `missing` if the export was never built. `disabled` if it is
-            not in `datasets.exports`.
+            `outdated` if trajectories or settings have changed since the build. `failed` if the
+            last build failed; an earlier version may still exist. `missing` if the export was never
+            built. `disabled` if the export is not in `datasets.exports`.
         output: name of the output in the store, or empty if no version is committed.
         version: id of the committed version, or empty if no version is committed.
         size: size of all files of the version in bytes.
@@ -258,7 +258,7 @@ def _trajectory_row(trajectory: str, head: Head, rows: Sequence[ProvenanceRow]) 
     """Returns the row of a trajectory in `trajectories.parquet`.
 
     Args:
-        head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
+        head: facts about the trajectory. `success` already includes a reviewer's verdict.
     """
     task = head.osworld_task_id
     quest = {}
@@ -486,7 +486,7 @@ class IndexTally:
         successful: number of trajectories whose task was done.
         complete: number of trajectories in which every action is shown by a screenshot.
         steps: number of steps of all readable trajectories.
-        by_name: counts by name, for each subject in `_COUNTED`.
+        by_name: a counter of names for each item of `_COUNTED`, for example of action types.
         leaks: counts and rates of leaks; see `check_dataset_leaks`.
     """
 
@@ -505,7 +505,7 @@ class IndexTally:
         """Adds a trajectory to all counts.
 
         Args:
-            head: facts about the trajectory. A reviewer's verdict replaces the recorded success.
+            head: facts about the trajectory. `success` already includes a reviewer's verdict.
         """
         count = self.by_name
         entry = {

@@ -162,7 +162,7 @@ class _Placement:
         equals, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
-        # Id of the oldest demonstration with a file, by the SHA-256 of the file.
+        # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file.
         owner_of_file: dict[str, str] = {}
         for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files

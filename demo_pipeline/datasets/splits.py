@@ -76,9 +76,9 @@ def connected_groups(
             the last build are missing.
 
     Returns:
-        The name of each trajectory's group, by trajectory id. The oldest trajectory decides: the
-        name is that of its group at the last build or, if the trajectory is new, its first split
-        group. Newer trajectories therefore never change the name.
+        The name of each trajectory's group, by trajectory id. The oldest trajectory of a group
+        decides the name, so newer trajectories never change it. The name is that of its group at
+        the last build or, if the trajectory is new, its first split group.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -203,7 +203,7 @@ def _fill(
 ) -> tuple[tuple[str, Split], ...]:
     """Moves a group into each empty split, without leaving another split empty.
 
-    Changes `assigned`, and returns the moved groups with their new splits. `position` has only the
+    Changes `assigned`, and returns the moved groups with their new splits. `position` contains only
     groups that may be moved.
     """
     moves = []

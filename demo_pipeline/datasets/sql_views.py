@@ -46,7 +46,8 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# The empty second SELECT adds, with NULL as values, columns that earlier versions did not write.
+# The column `tokens` is missing in the files of earlier versions. The empty second SELECT adds it
+# with NULL as its value.
 OF_MESSAGES = f"{OF_SPLIT} UNION ALL BY NAME SELECT NULL::INTEGER AS tokens WHERE false"
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"

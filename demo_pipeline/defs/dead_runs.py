@@ -1,8 +1,8 @@
 """Finds and closes runs that Dagster counts as active although their processes were killed.
 
 A process locks a file while it executes a run (runs/run_locks.py). If the file of an active run is
-not locked, its process is dead. If no process has created the file yet, the run counts as dead
-once the server that launched the run has ended.
+not locked, the process of the run is dead. If no process has created the file yet, the run counts
+as dead once the server that launched the run has ended.
 """
 
 import json

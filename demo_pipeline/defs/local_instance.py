@@ -66,8 +66,9 @@ def opened_instance(home: Path) -> Iterator[dg.DagsterInstance]:
 def make_databases(home: Path) -> None:
     """Creates the databases that are missing in DAGSTER_HOME or were created only in part.
 
-    Dagster cannot use a database whose creation was interrupted. Therefore databases are moved from
-    a draft folder when they are complete. A database with any row is never replaced.
+    Dagster cannot use a database whose creation was interrupted. Therefore databases are created
+    in a draft folder and moved into place once they are complete. A database with any row is never
+    replaced.
     """
     if not any(_is_unfinished(home / name) for name in _DATABASES):
         return

@@ -60,7 +60,7 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yields the run id of the newest event of each partition, dataset and observed asset."""
+    """Yields the ids of runs with the newest event of a partition, dataset or observed asset."""
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):

@@ -55,7 +55,7 @@ _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
-# The uploads that need no run, as far as this process knows, by the URL of the store.
+# Maps the URL of a store to the uploads that need no run, as far as this process knows.
 _settled: dict[str, SettledUploads] = {}
 _RunEnd = tuple[bool, float]
 """Whether a person cancelled a run, and when it ended, in epoch seconds."""
@@ -126,10 +126,10 @@ def process_many(roots: dg.ResourceDefinition) -> dg.JobDefinition:
 
 
 def runs_here(instance: dg.DagsterInstance) -> bool:
-    """Returns whether a process on this machine may execute runs without the launcher.
+    """Returns whether a process on this machine may execute runs that no launcher started.
 
-    This is possible only with Dagster's default launcher. With any other launcher, Dagster's run
-    monitoring ends the runs that the launcher did not start.
+    This is possible if Dagster is configured with its default launcher. With any other launcher,
+    Dagster's run monitoring ends such runs.
     """
     return isinstance(instance.run_launcher, dg.DefaultRunLauncher)
 
@@ -241,7 +241,7 @@ def _ids_of(run: dg.DagsterRun) -> list[str]:
 def _last_ends(instance: dg.DagsterInstance, ids: Sequence[str]) -> dict[str, _RunEnd]:
     """Returns whether the last run of each demonstration was cancelled, and when it ended.
 
-    The last run may also be the newest run of `process_many`, if it processed the demonstration.
+    The newest run of `process_many` counts as well, if it processed the demonstration.
     """
     ends: dict[str, _RunEnd] = {}
     for record in instance.get_run_records(dg.RunsFilter(job_name=PROCESS_MANY), limit=1):

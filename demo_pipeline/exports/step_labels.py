@@ -110,7 +110,8 @@ OUTCOME_FORMAT = RecordFormat(StepLabelsRow, _pictures, _outcome_faults)
 _NOT_DONE = {"wrong_task", "unfinished", "wrong_result"}
 # A demonstration that was rejected for one of these reasons is never exported.
 _USELESS = {"private_data", "broken_recording", "duplicate", "other"}
-TORN_TASK = "torn_task"  # reason: in other exports, the demonstration's tasks are in two splits
+# Reason to leave out a demonstration for which `_split_of_task` finds no split.
+TORN_TASK = "torn_task"
 
 
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
@@ -120,8 +121,9 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are
     included only if `include_aborted` is set, because their task may have been done.
 
-    A demonstration that no other export contains gets the split of its task in other exports. If it
-    belongs to tasks in two different splits, it is left out as `torn_task`.
+    A demonstration that no other export contains gets the split of its task in other exports. It is
+    left out as `torn_task` if other exports have its task in two splits, or if its hash or
+    application puts it into the held-out split and its task is in another split.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -138,8 +140,8 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
         splits_of_tasks.setdefault(groups[name], set()).add(splits.splits[name])
     members = {candidate.source.id: groups[candidate.source.id] for candidate in chosen}
     applications = {candidate.source.id: candidate.application for candidate in chosen}
-    # These splits depend only on hash and application: `besides` keeps `assign_splits` from moving
-    # demonstrations to empty splits.
+    # `besides` keeps `assign_splits` from moving demonstrations to empty splits. Therefore each
+    # split depends only on the demonstration's hash and application.
     hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
     assigned = dict[str, Split]()
     for name, group in members.items():
@@ -247,7 +249,7 @@ def _until_bad(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exclusion(source: Source) -> str:
-    """Returns why a demonstration has no row; empty if all its steps can be shown."""
+    """Returns why a demonstration cannot have a row; empty if it can."""
     trajectory = source.trajectory
     steps = trajectory.steps
     if not steps:
@@ -290,7 +292,7 @@ def _table(_settings: DatasetSettings) -> Table:
 
 
 class StepLabelsForm(Form):
-    """The export form of labels, which also exports failed and rejected demonstrations."""
+    """Exports labels. Failed and rejected demonstrations are exported, too."""
 
     def plan(
         self, trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
@@ -305,11 +307,11 @@ class StepLabelsForm(Form):
     def parts_of(
         self, candidate: Candidate, row: KeptRow, settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns the parts of a row, changed if a reviewer rejected the demonstration.
+        """Returns the parts of a row, corrected if a reviewer rejected the demonstration.
 
-        If the reason is that the task was not done, the demonstration's label becomes false, and
-        the labels of steps end with the first bad step. Without a bad step, the labels of
-        steps are removed.
+        If the reviewer found that the task was not done, the demonstration's label becomes false,
+        and the labels of steps end with the first bad step. If no step is bad, the labels of steps
+        are removed.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

@@ -78,12 +78,12 @@ def _is_status(value: object) -> bool:
     return value in ("success", "failure")
 
 
-# For each argument by name, a function that accepts its value, and a description of valid values.
+# Maps the name of an argument to a check of its value and a description of valid values.
 _Arguments = Mapping[str, tuple[Callable[[Any], bool], str]]
 _COORDINATE: _Arguments = {"coordinate": (is_pair, "[x, y] with integers")}
 _WHEEL: _Arguments = {**_COORDINATE, "pixels": (is_int, "an integer")}
 _TEXT: _Arguments = {"text": (_is_text, "a string")}
-_CLICKS: Mapping[str, tuple[Button, int]] = {  # button and number of clicks, by the call's name
+_CLICKS: Mapping[str, tuple[Button, int]] = {  # maps the call's name to button and clicks
     "left_click": ("left", 1),
     "right_click": ("right", 1),
     "middle_click": ("middle", 1),
@@ -91,7 +91,7 @@ _CLICKS: Mapping[str, tuple[Button, int]] = {  # button and number of clicks, by
     "triple_click": ("left", 3),
 }
 _NAMES = {clicked: name for name, clicked in _CLICKS.items()}
-_DOES = {  # the value of `ActionCall.does` for each call's name
+_DOES = {  # maps the call's name to `ActionCall.does`
     **dict.fromkeys(_CLICKS, "click"),
     "mouse_move": "move",
     "left_click_drag": "drag",
@@ -117,7 +117,7 @@ ARGUMENTS: Mapping[str, _Arguments] = {
     "wait": {"time": (_is_duration, "a number of seconds")},
     "terminate": {"status": (_is_status, "success or failure")},
 }
-"""The required arguments of each action of the tool, by the action's name."""
+"""Maps the name of each action of the tool to its required arguments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ _ROUNDING_MS = 1.0  # tolerance for comparing times, because event times are who
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields a transition for each step whose effect a screenshot shows.
+    """Yields a transition for each step whose effect is visible in a screenshot.
 
     Waits after an action belong to its transition, because the screenshot before a wait may be too
     early to show the action's effect.

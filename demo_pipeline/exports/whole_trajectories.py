@@ -94,7 +94,7 @@ class Stretch:
     """Consecutive steps of a trajectory that are exported as one record.
 
     Attributes:
-        steps: the steps, with every action between the first and the last of them.
+        steps: the steps. No action between the first and the last one is left out.
         before: a sentence for each action before the first step.
         final: the screenshot after the last step. It is None if the trajectory continues after the
             stretch, if the video ends before the last action ends, or if the file is missing.
@@ -220,7 +220,7 @@ def sentence(action: StepAction, point_text: Callable[[Pixel], str] = str) -> st
 
 
 def counted_steps(steps: Sequence[EncodedStep], source: Source) -> dict[str, int]:
-    """Counts the steps of a row, and the steps whose target was opened by hovering."""
+    """Counts the steps of a row, and how many of their targets were opened by hovering."""
     hovered = [step for step in steps if hovered_places(source.rows[step.files.index])]
     return {"steps": len(steps), "opened_by_hover": len(hovered)}
 

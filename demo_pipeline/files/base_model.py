@@ -21,7 +21,7 @@ from pydantic import (
 from demo_pipeline.files.json_files import Location, places_in
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # maximum number listed per file; the last problem counts those left out
+MAX_PROBLEMS = 20  # maximum number of problems per file; the last one counts those left out
 
 
 def _number(value: Any) -> int | float:

@@ -31,9 +31,9 @@ class Domain:
         values: the allowed texts; if empty, any text is allowed.
         low, high: the smallest and the largest allowed number; None if there is no limit.
         pattern: a regular expression that must match each text from start to end.
-        given: name of another column, which selects rows; empty if there is no such rule. The
-            column with this domain must have a value in each selected row, and be null or an empty
-            list in all other rows.
+        given: name of another column that selects rows; empty if there is no such rule. In each
+            selected row, the column with this domain must have a value. In all other rows, it must
+            be null or an empty list.
         when: the values of `given` that select a row; if empty, any value except null.
         only: whether the value in selected rows may also be null or an empty list.
     """
@@ -127,7 +127,7 @@ class Domain:
         """Returns the index of the first row that breaks the rule about `given`, or None.
 
         Args:
-            others: the column `given`.
+            others: the values of the column `given`.
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and few columns need it
 

@@ -51,7 +51,7 @@ _NAMELESS = "Unknown"  # the recorder's text for an element without a name
 # Keys that have no effect if they are pressed alone. The Windows key is missing, because it opens
 # a menu.
 _HELD = frozenset({"ctrl", "shift", "alt"})
-_ENDS = {"finish": "completed", "fail": "failed"}  # outcomes by the last action of the log
+_ENDS = {"finish": "completed", "fail": "failed"}  # maps the last action of the log to the outcome
 _TIME = "%Y-%m-%d_%H:%M:%S"
 _CLICKS = {"click": ("left", 1), "right click": ("right", 1), "double click": ("left", 2)}
 _POINT = r"\((-?\d+), *(-?\d+)\)"

@@ -19,7 +19,7 @@ _FIRST_FUNCTION_KEY = 0x70
 _FUNCTION_KEYS = 24
 _KEYPAD_ZERO = 0x60
 _KEYPAD_CODES = range(_KEYPAD_ZERO, _FIRST_FUNCTION_KEY)
-_CONTROL_CHARACTERS = 27  # Ctrl with a letter types a control character with a code from 1 to 26
+_CONTROL_CHARACTERS = 27  # Ctrl with a letter types a character with a code below 27
 
 # Virtual-key code (hexadecimal, from winuser.h) = name in the logs of Windows recorders. The
 # function `virtual_key` adds letters, digits, function keys and the digits of the keypad.

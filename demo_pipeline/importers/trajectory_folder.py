@@ -63,7 +63,8 @@ class WrittenSteps:
     """Facts about the written steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
-        columns: for each step, the values in the provenance table that the source contains.
+        columns: a dictionary for each step, from columns of the provenance table to the values
+            known from the source.
         hidden: the actions that did not become steps.
         status: completed or aborted. Empty if the outcome is not known.
     """

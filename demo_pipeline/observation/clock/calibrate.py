@@ -73,8 +73,8 @@ def calibrate(
 ) -> Calibration:
     """Finds the clock and the canvas of a recording.
 
-    Decodes one stretch of video, and more stretches if it holds too little evidence. Then up to
-    four later parts are decoded to see whether the clock drifts or becomes wrong.
+    Decodes one stretch of video, and more stretches if the first holds too little evidence. Then
+    decodes up to four later parts to see whether the clock drifts or becomes wrong.
 
     Args:
         manifest: contains the size of the video, and the time and monitor of meta.json.
@@ -160,7 +160,7 @@ def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """Returns the video span of each action, except pauses, and of its effect on the screen."""
+    """Returns for each action, except pauses, the video span of the action and its effect."""
     uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(

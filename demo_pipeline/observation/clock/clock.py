@@ -49,8 +49,8 @@ class ClockShift(NamedTuple):
         return abs(self.shift_ms) < NEVER_MS
 
 
-# Time between a shift and the moment just before it: half of 1 ms, the smallest difference between
-# two event times.
+# Video times in the gap of a shift are converted to 0.5 ms before the shift. No event can be there,
+# because event times are whole milliseconds.
 _BEFORE_MS = 0.5
 
 
@@ -97,7 +97,7 @@ class Clock:
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether the video time of an event time is known, because no unknown shift applies."""
+        """Whether an event time has a known video time; false after a shift of unknown size."""
         return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:

@@ -29,9 +29,9 @@ _MIN_MOVES = 12  # minimum number of moves between frames that counts as evidenc
 # Minimum number of moves if repeated frames are left out. Measured: in 18 of 1,235 cases, a video
 # fitted the log of another video, each time with fewer than 16 moves.
 _MIN_DIFFERING = 24
-# Minimum log-likelihood ratio, nats, of "every second move is confirmed" to "moves are confirmed by
-# chance". Measured on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks and
-# 3.5 % of the right clocks had a smaller ratio. No right clock with 24 moves had a smaller ratio.
+# A clock is rejected if its log-likelihood ratio (`Moves.surprise`) is less than 16 nats. Measured
+# on 1,226 clocks found in parts of nine videos: 93 of the 94 wrong clocks and 3.5 % of the right
+# clocks had a smaller ratio. No right clock with 24 moves had a smaller ratio.
 _MIN_SURPRISE = 16.0
 # A redraw counts as at most 98 % of the cells, even if it changed more of them. Without this limit,
 # one unconfirmed move during a redraw of the whole screen would be unlimited evidence.
@@ -44,8 +44,9 @@ _DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samp
 _RIVAL_S = 0.3  # seconds
 _RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
 _NEAR_FRAMES = 2  # frame intervals; lags further from the best lag are not part of its plateau
-_PLATEAU = 0.85  # the uncertainty is half the range of the lags with 85 % of the best score or more
-_SUMMIT = 0.95  # the result is the mean of the lags with 95 % of the best score or more
+# Lags with at least 85 % of the best score form the plateau. Half its range is the uncertainty.
+_PLATEAU = 0.85
+_SUMMIT = 0.95  # the result is the mean of the lags with at least 95 % of the best score
 # A less likely scale wins only if its score is more than 1.2 times that of the likelier scales.
 _CLEARLY = 1.2
 
@@ -91,9 +92,9 @@ def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
     """Returns the clock for the best lag, or None if no lag stands out.
 
     Args:
-        changes: the changed cells between the frames, with or without repeated frames.
-        differing: the changed cells without repeated frames, to test whether moves are confirmed
-            by chance.
+        changes: the changed cells between the compared frames.
+        differing: the changed cells if repeated frames are left out. They show whether moves are
+            confirmed by chance.
         track, documented, scales, search_s: arguments of `clock_from_pointer`.
         min_moves: lags with fewer moves between the frames are not evidence.
     """
@@ -194,7 +195,7 @@ class Moves:
         return confirmed / np.maximum(moves, 1), moves
 
     def surprise(self, scale: float) -> float:
-        """Returns the log-likelihood ratio of all lags together against chance, in nats."""
+        """Returns the sum of `nats` over all lags."""
         return float(self._ratios(scale).sum())
 
     def nats(self, scale: float) -> Floats:
@@ -203,7 +204,7 @@ class Moves:
         return np.diff(total[self._starts])
 
     def _ratios(self, scale: float) -> Floats:
-        """Returns for each move the log-likelihood ratio of "the lag is right" to "it is wrong".
+        """Returns for each move the log-likelihood ratio of a right lag to a wrong lag.
 
         The result begins with the moves at the first lag, followed by the moves at the second lag,
         and so on. At the right lag, a move is assumed to be confirmed with a probability of 50 %.
@@ -324,8 +325,8 @@ _MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a chan
 # in an editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S = 0.03  # assumed when the clock is computed
 _SLOW_ECHO_S = 0.1  # longest time that the uncertainty of the clock covers
-# The 10th percentile of the intervals between frames is the usual interval. The median would be too
-# long for recorders that leave out frames.
+# The 10th percentile of the intervals between frames counts as the usual interval. The median would
+# be too long for recorders that leave out frames.
 _USUAL_FRAME = 10
 
 
@@ -406,7 +407,7 @@ def echo_lag(
 
 
 def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
-    """Whether the best lag is far better than an average lag, its rivals and the lags beside it.
+    """Whether the best lag is far better than its rivals, the lags beside it and an average lag.
 
     Args:
         nats: (lags,), log-likelihood ratios minus the ratio of an average lag.
@@ -487,10 +488,10 @@ def _changed_bands(changes: ChangeMap) -> Cells:
 
 
 def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
-    """Returns for each lag the log-likelihood ratio of "keys cause changes" to "they do not".
+    """Compares two hypotheses at each lag: changes depend on keys, or are independent of them.
 
-    The ratio is 0 where keys make changes less likely. Both arguments come from `Bins`: `typed` is
-    (lags, bins), and `changed` is (bins,).
+    Returns the log-likelihood ratios in nats. The ratio is 0 where keys make changes less likely.
+    Both arguments come from `Bins`: `typed` is (lags, bins), and `changed` is (bins,).
     """
     count = float(len(changed))
     changing = float(changed.sum())
@@ -548,7 +549,7 @@ def clock_from_clicks(
     rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
     if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
-    # The fastest reactions decide the smallest lag of the plateau, and the slowest the largest lag.
+    # The fastest reactions determine the smallest lag of the plateau, the slowest ones its largest.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
     frame_ms = float(np.median(np.diff(changes.times))) * 1000

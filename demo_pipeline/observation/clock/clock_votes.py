@@ -152,9 +152,9 @@ class _InputVotes:
         return is_moving
 
     def answered(self, lags: Floats) -> Floats:
-        """Returns for each lag the log-likelihood ratio of "inputs cause changes" to "they do not".
+        """Returns for each lag the result of `likelihood_ratios` at the best reaction time.
 
-        The result is (lags,), in nats. For each lag, the reaction time that fits best is used.
+        The result is (lags,), in nats.
         """
         pressed = np.array([self.documented.video_time(time) for time in self.inputs.tolist()])
         parts = _parts(np.arange(len(lags)))

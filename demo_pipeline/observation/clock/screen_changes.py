@@ -161,7 +161,9 @@ SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that 
 # The search for a change runs after every move between frames until there are 32 such moves. Two to
 # four movements towards a target contain 32 moves.
 FEW_MOVES = 32
-MOST_MOVES = 4096  # moves kept in memory (3 MB); a long video without a pointer has 100,000
+# When 4096 moves (3 MB) are in memory, every second one is dropped. A long video without a pointer
+# has 100,000 moves.
+MOST_MOVES = 4096
 
 
 def find_parts_by_scans(
@@ -257,7 +259,7 @@ class ScreenWatch:
         self._evidence = _CanvasEvidence(usual, time_ms)
 
     def see(self, diff: FrameDiff) -> None:
-        """Compares the next frame, and adds parts to the screen if a change of size is certain."""
+        """Examines the next frame, and adds parts to the screen if a change of size is certain."""
         if diff.before is None or diff.before.time < self._from_s:
             return
         time_ms = diff.pointer.clock.event_time(diff.frame.time)

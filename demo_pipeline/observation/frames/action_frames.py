@@ -160,7 +160,7 @@ class _TargetComparisons:
     def compare_held(self, *, is_end: bool = False) -> None:
         """Makes the postponed comparisons if their scale is known now.
 
-        At the end of the video, or when `MOST_HELD` are postponed, makes all of them.
+        At the end of the video, or when `MOST_HELD` comparisons are postponed, all are made.
         """
         held = self._held
         if held and self._scales.is_open(held[0].scan.event_index):

@@ -420,7 +420,7 @@ class ActionSettings(Section):
     # and GTK begin a drag at 4 to 8 pixels.
     click_radius_px: ClassVar[float] = 5.0
     # Minimum duration of a pause: a time without keys, clicks and scrolls. Reading a screen takes
-    # longer; continued typing or clicking takes less.
+    # longer than this. The gaps in continued typing or clicking are shorter.
     pause_ms: ClassVar[int] = 2000
     click_max_ms: ClassVar[int] = 500  # a longer press without movement gets the flag `long`
     # Longest time between the presses of a double click. It is the default of Windows; the default

@@ -29,7 +29,8 @@ class Inputs:
     """The inputs of a build or a check.
 
     Attributes:
-        folders: the folder with the content of each input that was built, by the name of its stage.
+        folders: maps each input that was built to the folder with its content. The keys are the
+            names of stages for a demonstration, and the names of outputs for a dataset.
         source: the value of the stage's `SourceInput`; None if the stage has none.
     """
 
@@ -61,8 +62,8 @@ class Check(Generic[AnyInputs]):
     Attributes:
         run: returns the problems of the output's folder. Any error fails the check.
         blocking: whether a failure prevents publication.
-        compared: keys of the output's summary. Each value is a number of compared items, or a
-            dictionary of such numbers.
+        compared: keys of the output's summary whose values count the compared items. A value is a
+            number or a dictionary of numbers.
     """
 
     name: str

@@ -44,7 +44,7 @@ STEP_SCORES_FILE = "steps.parquet"
 REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
-_ROWS = 4096  # maximum number of steps whose scores are in memory before they are written
+_ROWS = 4096  # number of rows of scores that are kept in memory before they are written
 PredictionRows = Iterable[tuple[Any, Any, Any]]
 """Predictions as rows of (trajectory id, step index, response)."""
 
@@ -109,7 +109,7 @@ def write_evaluation_requests(
             `<stem>_images` next to the file, and removes the copies of an earlier run.
 
     Raises:
-        EvaluationError: the split has no steps, or `images` has another value.
+        EvaluationError: the split has no steps, or `images` is neither `data` nor `path`.
     """
     if images not in ("data", "path"):
         raise EvaluationError("--images is data or path")

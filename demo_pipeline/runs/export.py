@@ -128,10 +128,10 @@ def _require_same_privacy(
 
 
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
-    """Returns whether an output shows only screenshots that were searched with these settings.
+    """Returns whether private data was searched for in an output with these privacy settings.
 
-    A dataset's summary has a hash of the settings. A contact sheet has no hash. Therefore, it must
-    show the demonstration's current redactions, and these must have been made with the settings.
+    The summary of a dataset contains a hash of its settings. A contact sheet has no hash. It passes
+    if it was built from the demonstration's current redactions, and if their hash is the same.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)
@@ -208,7 +208,7 @@ class _Copier:
     def _first_copy(self, source: Path, target: Path) -> Path | None:
         """Returns the first copy of the same image.
 
-        Returns None for a new image and for other files.
+        Returns None if `target` is the first copy, or if `source` is not an image.
         """
         if source.suffix not in _PICTURES:
             return None

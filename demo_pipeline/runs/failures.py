@@ -25,7 +25,7 @@ RETRY_SECONDS = (5, 20, 80)
 # failed. The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # maximum number of doublings; five of them reach the longest pause
+_DOUBLINGS = 10  # maximum number of doublings; the fifth already exceeds the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
 # SQLite errors that count as transient. The last two mean a damaged database file, which a person
@@ -93,7 +93,7 @@ def retry_pause(attempts: int, first: float = FIRST_PAUSE_SECONDS) -> float:
     Args:
         attempts: the number of failed attempts so far.
         first: the pause after the first failed attempt. The pause is doubled after each further
-            attempt, up to `LONGEST_PAUSE_SECONDS`.
+            failure, up to `LONGEST_PAUSE_SECONDS`.
     """
     return min(first * 2.0 ** min(max(attempts - 1, 0), _DOUBLINGS), LONGEST_PAUSE_SECONDS)
 
@@ -189,8 +189,9 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
         demonstration: the id of the demonstration; empty for a dataset.
 
     Raises:
-        DefectError: the message names the stage and the line in this package. The error is a
-            subclass with the name of the original exception, because Dagster shows the name.
+        DefectError: the block failed because of a defect. The message names the stage and the line
+            in this package. The error's class has the name of the original exception, because
+            Dagster shows the name.
         TransientError: a cause such as a full disk stopped the stage.
     """
     try:

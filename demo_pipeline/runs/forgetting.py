@@ -79,7 +79,7 @@ class PersonSearch:
     Attributes:
         person: the full value of a field that identifies the person. Case is ignored. If empty,
             any person matches.
-        fields: required values by the names of their fields. All fields must match.
+        fields: maps names of fields to their required values. All fields must match.
     """
 
     person: str = ""
@@ -130,7 +130,10 @@ def find_demonstrations(workspace: Workspace, search: PersonSearch) -> SearchRes
 
 
 def _metas(workspace: Workspace, demonstration: str) -> list[Mapping[str, Any]]:
-    """Returns the readable contents of meta.json in the upload and the store, which may differ."""
+    """Returns the content of meta.json in the upload and in the store; the two may differ.
+
+    A file that is missing or cannot be read is left out.
+    """
     metas: list[Mapping[str, Any]] = []
     info = (workspace.uploads.objects.files(demonstration) or {}).get(META_FILE)
     if info is not None:
@@ -198,7 +201,7 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 
 
 def _records(store: Store) -> Mapping[str, Counter[str]]:
-    """Returns the number of records in each training export, for each demonstration.
+    """Returns, for each demonstration, the number of its records in each training export.
 
     Returns an empty dictionary if the index of the datasets was never built.
     """

@@ -205,7 +205,7 @@ class Output(ABC, Generic[AnyInputs]):
 
 
 class Graph:
-    """Decides which outputs of a workspace are up to date, and builds them, during a single run.
+    """Finds the outputs of a workspace that are not up to date, and builds them.
 
     Results are cached, so make a new graph for each run.
 
@@ -383,8 +383,8 @@ class Graph:
         """Returns the reasons to build an output again, apart from stale inputs.
 
         Returns:
-            A phrase that describes the change, for each cause. Empty if a build would change
-            nothing.
+            A dictionary from each cause to a phrase that describes the change. Empty if a build
+            would change nothing.
         """
         differences = recipe_differences(published.manifest.recipe, recipe)
         if not self._is_complete(published):
@@ -524,8 +524,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     """Returns the differences between two recipes.
 
     Returns:
-        A phrase for people that describes the change, for each cause. Empty if the recipes are
-        equal.
+        A dictionary from each cause to a phrase that describes the change. Empty if the recipes
+        are equal.
     """
     differences: dict[Cause, str] = {}
     if before.code_version != now.code_version:

@@ -232,7 +232,10 @@ def _output_files(workspace: Workspace) -> Finding:
 
 
 def _quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yields the first damage of each output that has a missing file or a file of wrong size."""
+    """Yields the first damage of each output that has a missing or wrong file or link.
+
+    Only the sizes of files are compared.
+    """
     for name in store.outputs():
         if store.current(name) is None:
             incomplete = OutputDamage.for_path(name, "changed_file", ".", "is not complete")

@@ -156,7 +156,7 @@ def _by_reason(events: pa.Table, column: str, reasons: Mapping[int, str], reason
     """Returns the values of a column for the events with a given reason.
 
     Args:
-        reasons: the reason of each event in the event accounting, by event index.
+        reasons: maps the index of each event to its reason in the event accounting.
         reason: a reason such as `hook_copy`.
     """
     rows = zip(events["event_index"].to_pylist(), events[column].to_pylist(), strict=True)
@@ -255,7 +255,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     targets are not printed, because they may be typed text.
 
     Args:
-        shown: the folder's path as it is printed.
+        shown: the path of `trajectory` to print.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)

@@ -33,8 +33,8 @@ class WorkerTask:
 
     Attributes:
         kind: `prepare` registers partitions and closes the runs of killed processes.
-            `demonstration` runs the stages of a demonstration. `datasets` runs a job. `cancel`
-            closes the runs whose workers this command has ended.
+            `demonstration` runs the stages of a demonstration. `datasets` runs a job that builds
+            datasets. `cancel` closes the runs whose workers this command has ended.
         names: the ids of demonstrations, or the name of the job.
         force: whether outputs that are up to date are built again.
         is_alone: whether the task may use a second processor.
@@ -68,7 +68,7 @@ class WorkerAnswer:
     Attributes:
         again: the demonstrations to process again, because their runs died.
         failures: the failures of the steps of the run; empty if the run succeeded.
-        built: the locations of the built datasets, by the names of their stages, in build order.
+        built: maps the stage of each built dataset to the dataset's location, in build order.
     """
 
     again: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ class Plan:
     unchanged.
 
     Attributes:
-        demonstrations: the stages to build for each demonstration, with reasons, by id.
+        demonstrations: maps each demonstration id to the stages to build, with reasons.
         datasets: the dataset stages to build, with reasons.
     """
 
@@ -54,8 +54,8 @@ def plan(workspace: Workspace, todo: Mapping[str, str], *, force: bool) -> Plan:
     """Returns the outputs that a run over these demonstrations would build.
 
     Args:
-        todo: the reason to build all outputs of each demonstration, by id. If the reason is an
-            empty string, only stale outputs are built.
+        todo: maps each demonstration id to the reason for building all of its outputs. If the
+            reason is an empty string, only stale outputs are built.
         force: whether the datasets would be built even if they are up to date.
     """
     graph = Graph(workspace)

@@ -30,7 +30,7 @@ from demo_pipeline.runs.failures import InstanceError, TransientError
 # Number of workers that may die on a task before the task is given up. A single death may have a
 # cause outside the task.
 _MAX_DEATHS = 3
-_LEAVE_SECONDS = 10.0  # longest wait until the forker has killed all workers
+_LEAVE_SECONDS = 10.0  # seconds to wait for the forker to kill all workers
 _ORPHANED = 70  # exit code of a worker that outlives the pool
 _FORK = multiprocessing.get_context("fork")
 _START = b"s"  # a message to the forker: fork a worker
@@ -41,7 +41,7 @@ _Answer = TypeVar("_Answer")
 
 
 class WorkersError(TransientError):
-    """Raised if no worker can be started, or if the worker of a task died three times."""
+    """Raised if no worker can be started, or if three workers died on the same task."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Pool(Generic[_Task, _Answer]):
     begin: str
     arguments: tuple[Any, ...]
     workers: int
-    # The task of each worker, by the connection to the worker. None while the worker is idle.
+    # Maps the connection to each worker to its current task, or to None while the worker is idle.
     _tasks: dict[Any, _Task | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class Pool(Generic[_Task, _Answer]):
         """Returns the answer to a single task.
 
         Raises:
-            WorkersError: the worker of the task died three times.
+            WorkersError: three workers died on the task.
             InstanceError, TransientError: see `process`.
         """
         for _, answer in self.process([task]):

@@ -12,7 +12,7 @@ from demo_pipeline.files.shown_text import counted
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.store.versions import CheckOutcome, Version, VersionName
 
-# Nouns in messages, by the reason why a dataset leaves a demonstration out.
+# Maps the reason why a dataset leaves out a demonstration to a noun for messages.
 _DEMONSTRATIONS = {
     "aborted": "aborted demonstration",
     "broken": "damaged demonstration",
@@ -23,8 +23,8 @@ _DEMONSTRATIONS = {
     "unknown_outcome": "demonstration of unknown outcome",
     "unreadable": "unreadable demonstration",
 }
-# Remedies in messages, by the reason why a dataset leaves a demonstration out. Most reasons have
-# no remedy.
+# Maps the reason why a dataset leaves out a demonstration to a remedy for messages. Most reasons
+# have no remedy.
 LEFT_OUT_REMEDIES = {
     "unknown_outcome": "judge it with `demo-pipeline review`, or complete its meta.json",
 }
@@ -51,7 +51,7 @@ class Status(StrEnum):
         return self in {Status.BUILT, Status.CACHED}
 
 
-# Words in the tables of the command line, by the status of the demonstration.
+# Maps the status of a demonstration to a word for the tables of the command line.
 IN_TABLES: Mapping[Status, str] = {
     Status.BUILT: "done",
     Status.CACHED: "done",
@@ -149,7 +149,8 @@ class DatasetOutcome:
             splits to numbers.
         left_out: phrases such as `1 failed demonstration`.
         told: sentences about duplicate uploads and changed splits.
-        damaged: the damaged file of each broken demonstration, with a command to rebuild it.
+        damaged: a sentence for each damaged file because of which the dataset left out a
+            demonstration, with a command to rebuild the file.
         bytes_written: the bytes that the dataset adds to the store, without hard-linked files.
     """
 

@@ -181,7 +181,8 @@ _READ_WHOLE = {  # nouns in messages, by the suffix of files that are read into 
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),
 }
-# Maximum size in bytes. An index of 100,000 trajectories has a fifth of this size.
+# Maximum size in bytes of a file that is read as a whole. An index of 100,000 trajectories has a
+# fifth of this size.
 LARGEST_DOCUMENT = 256 * 2**20
 FORMATS: Mapping[str, ValidatedFormat] = {
     known_format.name: known_format

@@ -432,8 +432,9 @@ class Bucket:
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns the start of each version's grace period, in epoch seconds, by path.
+        """Returns the times at which the grace periods of versions began, in epoch seconds.
 
+        The keys are the paths of the versions.
         The grace period starts when the version is written, and again when it is superseded or
         removed. Incomplete versions are included.
 

@@ -360,8 +360,9 @@ class Folder:
         return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns the start of each version's grace period, in epoch seconds, by path.
+        """Returns the times at which the grace periods of versions began, in epoch seconds.
 
+        The keys are the paths of the versions.
         The grace period starts when the version is written, and again when it is superseded or
         removed. Incomplete versions are included.
 
@@ -392,7 +393,7 @@ class Folder:
         """
         links = version.manifest.links.items()
         return (
-            os.path.isdir(self.content(version.path))  # noqa: PTH112 - faster; versions are many
+            os.path.isdir(self.content(version.path))  # noqa: PTH112 - faster, and many versions are examined
             and not any(self.lacking(version))
             and all(self.linked(version, *link) for link in links)
         )
@@ -576,8 +577,8 @@ class Folder:
         Hidden folders are listed but not entered.
 
         Raises:
-            OSError: a folder cannot be listed. If the folder counted as empty, its outputs would be
-                built again or pruned.
+            OSError: a folder cannot be listed. It must not count as empty, because its outputs
+                would then be built again or pruned.
         """
         for place, folders, files in os.walk(self.root / top, onerror=_unlisted):
             yield place[len(self.url) + 1 :], folders, files

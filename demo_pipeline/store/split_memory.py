@@ -42,9 +42,9 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         made_of: a fingerprint of the inputs from which the content was computed.
         placing: the settings that determine the splits.
-        demonstrations: the remembered facts about each demonstration, by id.
-        moved: the earlier and the current split of each demonstration that the last build moved to
-            another split, by id.
+        demonstrations: maps the id of each demonstration to the remembered facts.
+        moved: maps the ids of demonstrations that the last build moved to another split to their
+            earlier and current splits.
     """
 
     made_of: str = ""
@@ -78,8 +78,8 @@ def read_split_memory(store: Store) -> SplitMemory:
     """Returns the remembered facts of a store; empty before the first build.
 
     Raises:
-        DamagedDocument: the document cannot be read. If it counted as empty, demonstrations would
-            move from the training split to the test split.
+        DamagedDocument: the document cannot be read. It must not count as empty, because
+            demonstrations could then move from the training split to the test split.
     """
     data = store.get_document(SPLIT_MEMORY)
     if data is None:

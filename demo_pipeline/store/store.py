@@ -68,7 +68,7 @@ class Store:
         place: the folder or the bucket.
 
     Attributes:
-        objects: the folder or bucket, which may also contain files of people.
+        objects: the folder or bucket, which may also contain files that the store did not write.
         url: the root as it was configured, without credentials.
         local: the folder in which outputs are built and read: the store itself, or the cache of a
             bucket.
@@ -501,7 +501,7 @@ class Store:
         For a linked version in several folders, returns only the folder that readers use.
 
         Args:
-            places: the paths of the folders of each version, by the version's key.
+            places: maps the key of each version to the paths of its folders.
         """
         version = self._load(version_path)
         if version is None:

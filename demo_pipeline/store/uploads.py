@@ -99,7 +99,7 @@ class Uploads:
         """Returns the names of folders that can be ids of demonstrations.
 
         Names that differ only in case are the same folder on Windows and macOS. Of several names
-        that differ only in case, one is usable if the store has outputs for it and for no other.
+        that differ only in case, one is usable if it is the only one with outputs in the store.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -138,7 +138,7 @@ class Uploads:
             return None
 
     def last_change(self, demonstration: str) -> float:
-        """Returns when an upload was last written, moved or replaced, in epoch seconds.
+        """Returns the time of an upload's last write, move or replacement, in epoch seconds.
 
         This is the latest ctime of the folder and the three files. Works only for local uploads.
 

@@ -38,7 +38,7 @@ class Recipe:
 
     Attributes:
         settings: a fingerprint of the settings that the stage reads.
-        inputs: the fingerprint of the content of each input, by the name of the input.
+        inputs: maps the name of each input to a fingerprint of its content.
     """
 
     stage: str
@@ -90,7 +90,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     Attributes:
         files: the files, sorted by path. Empty folders are not part of an output.
-        links: the version to which each link leads, by the path of the link under `content/`.
+        links: maps the path of each link under `content/` to the version to which it leads.
         content: SHA-256 over paths, digests and links. It does not depend on the recipe.
     """
 
@@ -257,7 +257,7 @@ class Staging:
             links remain valid after the move.
         find: returns the local folder of a version, given its output and its id. Raises
             `StorageError` if the version was removed.
-        links: the version to which each link leads, by the path of the link below `path`.
+        links: maps the path of each link below `path` to the version to which it leads.
         before: the published version, whose content the build may reuse. None if there is none.
         hardlink_sources: versions whose files the build may hard-link under `path`. The digests of
             these files are copied from the old manifest, because a new hash would accept damage as
@@ -298,7 +298,10 @@ class Staging:
 
 
 Load = Callable[[Version | VersionName], tuple[str, Version] | None]
-"""Returns a version's local folder, and the version with its manifest; None if it was removed."""
+"""Returns the local folder of a version, and the version with its manifest.
+
+Returns None if the version was removed.
+"""
 
 
 def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[str]]:

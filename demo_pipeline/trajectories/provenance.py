@@ -608,8 +608,8 @@ class HiddenReason(StrEnum):
     - `after_video`: the action began after the last frame.
     - `undecodable`: the frames before the action cannot be decoded, or are all black.
     - `unknown_time`: the recorder's clock changed, and the video does not show the action's time.
-    - `unclear_scroll`: neither log nor video shows the unit of the wheel's deltas, or the unit and
-      the platform imply one direction but the only scroll visible in the video shows the other.
+    - `unclear_scroll`: the unit of the wheel's deltas is unknown, or the only scroll visible in the
+      video contradicts the direction that the unit and the platform imply.
     - `private`: keys were pressed while the screen was dark or locked. A single row stands for
       all keys up to the next step.
     """

@@ -124,7 +124,7 @@ _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
 # Roles of elements that certainly move when they are dragged.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# Containers that scroll when the wheel is turned over an element, by the role of the element.
+# Maps the role of an element to the container that scrolls when the wheel is turned over it.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",
@@ -147,8 +147,8 @@ _SCROLLED = frozenset(
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
 # Roles that sentences leave out, because people would not say them.
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
-# Verbs for drags, each with the unit of text that the drag selects. The keys are the numbers of
-# clicks at the start of the drag, with None for one.
+# Maps the number of clicks at the start of a drag (None for one) to the verb in a sentence and the
+# unit of text that the drag selects.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),

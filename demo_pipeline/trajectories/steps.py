@@ -371,8 +371,8 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
 def _is_direction_doubtful(recorded: Action, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is uncertain.
 
-    It is uncertain if the wheel's unit and the platform imply one direction but the only scroll
-    visible in the video shows the other.
+    It is uncertain if the only scroll visible in the video contradicts the direction that the
+    wheel's unit and the platform imply.
     """
     if recorded.action_type != "scroll" or UNCLEAR_UNIT in recorded.flags:
         return False

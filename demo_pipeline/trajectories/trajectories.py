@@ -79,10 +79,9 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     out: Path,
     task_match: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
-    """Writes task.json, steps/, result.json, final_screenshot.png and both tables.
+    """Writes the files and tables of a trajectory into `out`, and returns a summary.
 
-    If the UI tree of a step contradicts its screenshot, differing_trees.json is also written. It
-    lists these steps.
+    If the UI trees of steps contradict the screenshots, differing_trees.json lists these steps.
 
     Raises:
         DemonstrationError: there is no instruction, or no action can be a step.

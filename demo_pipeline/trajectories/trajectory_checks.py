@@ -76,9 +76,10 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Returns the log lines of the scans that show typed text, by the index of the typing action.
+    """Returns the log lines of the scans that show typed text, for each typing action.
 
-    Actions that may become one step share their scans.
+    The keys are the indexes of the typing actions. Actions that may become one step share their
+    scans.
     """
     scans: dict[int, set[int]] = {}
     scans_of_joined: set[int] = set()

@@ -124,7 +124,9 @@ def step_folders(path: Path) -> list[tuple[int, Path]]:
 
 
 def read_trajectory(path: Path) -> Trajectory:
-    """Reads a trajectory, without its screenshots and trees, which may be missing.
+    """Reads task.json, result.json and each action.json of a trajectory.
+
+    Screenshots and trees may be missing.
 
     Args:
         path: the trajectory's folder, or a link to it.

@@ -168,11 +168,11 @@ class _DecodedTree(NamedTuple):
 
 
 def decode_tree(data: bytes) -> _DecodedTree | None:
-    """Decodes the bytes of a ui_tree.json that follows the format.
+    """Decodes a valid ui_tree.json.
 
     Returns:
-        The tree. None if a key or value breaks the format, an id occurs twice, or the tree is too
-        deep for the decoder; `check_tree` then has to read the file.
+        The tree, or None if a key or value breaks the format, an id occurs twice, or the tree is
+        too deep for the decoder. `check_tree` then finds the problems.
     """
     try:
         data.decode()  # msgspec does not check the encoding of unknown keys
@@ -342,7 +342,7 @@ def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
 
 
 def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Problem]:
-    """Yields the differences between an action's target and the node with its id in the tree."""
+    """Yields the differences between an action's target and the tree node with the same id."""
     target = action.target_element
     if target is None:
         return
@@ -529,7 +529,7 @@ def _unknown_files(folder: Path, expected: set[str], name: str) -> Iterator[Prob
 
 
 def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]:
-    """Yields the problems of step folder names, which are 000, 001 and so on without a gap."""
+    """Yields problems if the step folders are not named 000, 001 and so on without a gap."""
     names = {folder.name for _, folder in folders}
     yield from _unknown_files(path / "steps", names, "steps")
     if not folders:

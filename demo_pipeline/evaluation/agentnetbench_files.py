@@ -194,7 +194,10 @@ _FORMAT = RecordFormat(
 
 
 Put = Callable[[str, bytes | Path], object]
-"""Function that writes a file, given its name, and its content or the path of a file to copy."""
+"""Function that writes a file.
+
+The first argument is the name. The second is the content, or the path of a file to copy.
+"""
 
 
 def build_agentnetbench(
@@ -225,7 +228,11 @@ def build_agentnetbench(
 def put_tasks(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings, put: Put
 ) -> tuple[ExportSummary, list[dict[str, str]]]:
-    """Passes every file except the table to `put`. Returns the summary and the table's rows."""
+    """Writes the tasks, the images and the card with `put`, but not the table.
+
+    Returns:
+        The summary of the export, and the rows of the table.
+    """
     task: dict[str, Any] = {}  # the file of the trajectory whose steps are being added
     rows: list[dict[str, str]] = []
 

@@ -45,7 +45,8 @@ class Predictions:
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     unasked: int = 0
-    # By trajectory and step: the byte offset of the line, or why the step has no usable answer.
+    # Maps trajectory and step to the byte offset of the line, or to the reason why the step has no
+    # usable answer.
     _offsets: dict[str, dict[int, int | str]] = field(default_factory=dict)
 
     def add(self, offset: int, line: bytes, known_trajectories: Collection[str]) -> None:
@@ -76,7 +77,7 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step; to be called only once for each step.
+        """Returns the answer of a step. Call it once per step, because `unasked` counts the calls.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.

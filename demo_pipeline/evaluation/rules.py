@@ -46,11 +46,11 @@ AnyAction = AnsweredAction | ForeignAction
 
 
 def edit_distance(left: str, right: str) -> int:
-    """Returns the least number of inserted, deleted and replaced characters between two texts.
+    """Returns the minimum number of insertions, deletions and replacements of characters.
 
     Uses the bit-vector algorithm of Myers (1999) and Hyyrö (2003), whose memory does not grow with
-    the product of the lengths. A bit stands for a character of the shorter text, and an integer for
-    a column of the usual table of distances.
+    the product of the lengths. Each integer stands for a column of the usual table of distances,
+    and each of its bits for a character of the shorter text.
     """
     pattern, text = sorted((left, right), key=len)
     if not pattern:
@@ -466,4 +466,4 @@ FOOTNOTES: Mapping[str, str] = dict.fromkeys(
     ("agentnetbench", "agentnetbench_revised"),
     "The script of this rule does not know waits: a wait scores 0, even the true one.",
 )
-"""Why even the true answers do not score 1 under some rules, by the name of the rule."""
+"""Maps the name of a rule to the reason why some true answers score less than 1."""

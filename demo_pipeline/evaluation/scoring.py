@@ -47,7 +47,7 @@ DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 ALL_STEPS = "all"
 RIGHT = 1 - 1e-9  # minimum score of a correct answer; less than 1 because of rounding errors
 RESAMPLES = 1000  # number of resamples of the bootstrap
-_DRAWN_AT_ONCE = 50  # resamples that are converted to float64 at once
+_DRAWN_AT_ONCE = 50  # number of resamples that are converted to float64 at a time
 
 SCORES_SCHEMA = described_schema(
     (
@@ -200,7 +200,7 @@ def score_table(
     Args:
         file: Parquet with the columns of `answers_schema`.
         presets: names of the rules.
-        answerers: the number of each answerer, by its name in the table.
+        answerers: maps the name of each answerer to its number in the column names of `file`.
         tasks: number of all tasks.
         seed: the seed of the bootstrap.
     """
@@ -228,7 +228,7 @@ def _groups(
     Args:
         file: Parquet with the columns of `answers_schema`.
         dimension: one of `DIMENSIONS`, or `ALL_STEPS`.
-        column: `<preset>_<answerer>`, the end of the name of the column with the scores.
+        column: `<preset>_<answerer>`; the scores are in the column `score_<column>`.
         draws: see `task_draws`.
     """
     value = dimension
@@ -418,7 +418,8 @@ MOST_FREQUENT = "frequent type"
 PREDICTIONS = "predictions"
 _OTHER = "other"  # kind of actions that OSWorld-Desktopd does not define, such as pointer moves
 _MOST_FAILURES = 24  # maximum number of wrong answers on the contact sheet
-_MOST_FAILURES_PER_KIND = 4  # maximum number of wrong answers per kind of the person's action
+# At most four wrong answers are shown for each kind of true action, such as `scroll`.
+_MOST_FAILURES_PER_KIND = 4
 _ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 _ROWS_AT_ONCE = 4096
 
@@ -513,7 +514,7 @@ class _Scorer:
         report: the report to fill.
         kinds: number of steps by kind of the person's action.
         reasons: number of steps without a usable answer, by reason.
-        tasks: the number that stands for each task group in the rows.
+        tasks: maps each task group to its number in the rows.
         trajectories: number of trajectories so far.
         before: the previous step.
         failed_kinds: number of steps in `report.failures` by kind of the person's action.

@@ -55,8 +55,8 @@ class _Function(NamedTuple):
             arguments must be given by name.
         tolerated: names of the arguments for tolerant reading; empty if equal to `arguments`.
         clicked: button and number of clicks.
-        strict: whether strict reading accepts the function, because AgentNet's own data contains
-            it.
+        strict: whether strict reading accepts the function. It accepts only functions that occur
+            in AgentNet's own data.
     """
 
     does: str
@@ -200,17 +200,17 @@ def _code_keys(keys: Sequence[str]) -> list[str]:
 
 
 def _is_code_key(name: str) -> bool:
-    """Returns whether one of our key names is known to both pyautogui and AgentNet's readers."""
+    """Returns whether both pyautogui and AgentNet's readers know a key by our name."""
     return name != "apps" and to_lite_key(name) is not None
 
 
 def share_text(x: int, y: int, size: Pixel) -> str:
-    """Returns a pixel as shares of the screenshot's sides, as AgentNet writes it: `0.5, 0.25`."""
+    """Formats a pixel as shares of the screenshot's width and height, such as `0.5, 0.25`."""
     return ", ".join(repr(round(share, _DIGITS)) for share in shares_of(x, y, size))
 
 
 def share_place(point: Pixel, size: Pixel) -> str:
-    """Returns a pixel as it is written in sentences: `(0.5, 0.25)`."""
+    """Formats a pixel for a sentence, such as `(0.5, 0.25)`."""
     return f"({share_text(*point, size)})"
 
 

@@ -99,7 +99,7 @@ _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
 }
-_ALIASES: Mapping[str, str] = {  # our key names, by the lower-case names in answers
+_ALIASES: Mapping[str, str] = {  # maps lower-case key names in answers to our names
     "return": "enter",
     "escape": "esc",
     "del": "delete",
@@ -338,7 +338,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns for each call the call itself or, for a move, the next call that is not a move."""
+    """Returns the calls, with each move replaced by the next call that is not a move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):

@@ -129,7 +129,7 @@ class DatasetFiles(ABC):
         return finished
 
     def _rows_of(self, candidate: Candidate) -> tuple[Mapping[str, int], Iterator[KeptRow]]:
-        """Returns a trajectory's numbers of left-out rows by reason, and its rows."""
+        """Returns the number of a trajectory's left-out rows by reason, and its other rows."""
         head, rows = kept_rows(self.form, candidate.source, self.settings)
         self._counts.update(head.counts)
         return head.excluded, rows

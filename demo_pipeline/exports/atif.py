@@ -217,7 +217,7 @@ _NOTES = (
     "pixels of the screenshot before the call. A step of the source `system` says in words what "
     "no call can say, because no right screenshot shows it."
 )
-# The `HiddenReason` whose description suits each reason why a step has no correct screenshot.
+# Maps the reason why a step has no correct screenshot to the `HiddenReason` that describes it.
 _REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
 
 

@@ -72,7 +72,7 @@ def write_charts(out: Path, stats: DatasetStats) -> None:
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
-    """Draws a chart of horizontal bars in the given order as PNG.
+    """Draws a horizontal bar chart as PNG, with the bars in the given order.
 
     If there are more than `MOST_BARS` bars, the last bar is the sum of the rest.
 
@@ -144,8 +144,8 @@ class _CardConfig:
     Attributes:
         name: name of the configuration; the first configuration in the card is the default.
         path: path of the file in the dataset.
-        splits: the splits that the file contains; empty for a table without splits, which
-            `load_dataset` calls `train`.
+        splits: the splits that the file contains; empty for a table without splits.
+            `load_dataset` loads such a table as the split `train`.
     """
 
     name: str
@@ -260,7 +260,7 @@ def _templates() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Markdown, whose names `markdown_text` escapes
+        autoescape=False,  # noqa: S701 - not HTML; `markdown_text` escapes names
     )
     environment.filters |= {
         "yaml": yaml_text,
@@ -301,7 +301,7 @@ def yaml_text(text: str) -> str:
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the first `_MOST_ROWS` counts and the sum of the rest; escapes names for Markdown."""
+    """Returns the first `_MOST_ROWS` counts and the sum of the rest, with escaped names."""
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     if not rest:

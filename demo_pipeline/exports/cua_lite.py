@@ -148,7 +148,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     """Parses the JSON text of a column as a model. Returns error messages if the text is invalid.
 
     Args:
-        key: if not empty, the model describes the object `{key: value}` with the column's value.
+        key: if not empty, the column's value is wrapped as `{key: value}` before it is parsed.
     """
     try:
         value = parse_json(text, "the column")
@@ -157,7 +157,7 @@ def _parsed(model: type[DocumentT], text: str, key: str = "") -> DocumentT | lis
     return lite_value(model, {key: value} if key else value)
 
 
-# Suffix of the dataset's name, and CUA-Lite's split, for each of our splits.
+# Maps each of our splits to the suffix of the dataset's name and to CUA-Lite's split.
 _PLACES: Mapping[Split, tuple[str, str]] = {
     Split.TRAIN: ("", "train"),
     Split.VAL: ("", "validation"),

@@ -25,7 +25,8 @@ _SAME_NAMES = (
     " prevtrack"
 )
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_TO_LITE: Mapping[str, str] = {  # CUA-Lite's key names by ours; characters have equal names
+# Maps our key names to CUA-Lite's. Characters have the same name in both, and are not listed.
+_TO_LITE: Mapping[str, str] = {
     **{name: name for name in _SAME_NAMES.split()},
     **{f"f{number}": f"f{number}" for number in range(1, 25)},
     "win": "meta",

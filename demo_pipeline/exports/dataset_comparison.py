@@ -82,11 +82,14 @@ class _DatasetComparison(DatasetFiles):
         return self._problems
 
     def derived_files(self) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yields the derived files; nothing after a problem, because they would repeat it."""
+        """Yields the derived files, or nothing if other files differ.
+
+        Derived files repeat the content of other files, and would have the same differences.
+        """
         return iter(()) if self._problems else super().derived_files()
 
     def put_picture(self, name: str, source: str, row: KeptRow, candidate: Candidate) -> bool:
-        """Compares an image with its source, or with an image made again from the source.
+        """Compares an image with its source, or with a fresh rendering of the source.
 
         An image named by its hash can have several sources with the same content.
         """
@@ -193,7 +196,7 @@ class _DatasetComparison(DatasetFiles):
 
 
 def _ignore(_value: object) -> None:
-    """Replaces the comparison of a file that is missing or unreadable."""
+    """Does nothing; replaces the comparison if a file is missing or unreadable."""
 
 
 def _is_same_file(path: str, other: str) -> bool:

@@ -110,7 +110,7 @@ class Tally:
     unreadable: int = 0
 
     def summary(self, plan: ExportPlan, unit: str, exclusions: Sequence[str]) -> ExportSummary:
-        """Returns the summary of an export, with each of `exclusions` even if its count is 0."""
+        """Returns the summary of an export; it lists all `exclusions`, even those with count 0."""
         excluded_trajectories = {**plan.selection.excluded}
         excluded_trajectories["unreadable"] += self.unreadable
         return ExportSummary(

@@ -131,8 +131,8 @@ class KeptRow(msgspec.Struct):
     Attributes:
         id, counts, documents, tokens: see `Row`.
         question: the hash of prompt and screenshot; see the function `question`.
-        files: paths relative to the trajectory's folder, by the file's name in the dataset.
-        parts: the row of a table, or the text of a line, by the name of the part.
+        files: maps a file's name in the dataset to its path relative to the trajectory's folder.
+        parts: maps the name of each part to a table row or to the text of a line.
     """
 
     id: str
@@ -156,7 +156,7 @@ class RowsHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-# Maximum number of bytes of a trajectory's rows in memory; more are buffered in a file.
+# Maximum size of a trajectory's rows in memory, bytes. Longer rows are buffered in a file.
 _LINES_IN_MEMORY = 2**24
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
@@ -359,7 +359,7 @@ class Form:
     def prepare_pictures(
         self, candidate: Candidate, rows: Iterable[KeptRow], settings: DatasetSettings, out: Path
     ) -> None:
-        """Writes images that are not links to files of the trajectory; by default there are none.
+        """Writes images that are not links to files of the trajectory; by default, does nothing.
 
         Args:
             settings: the result of `own`.
@@ -387,7 +387,7 @@ class Form:
         return iter(())
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Returns the export, changed if this form needs it; by default unchanged."""
+        """Adapts the export to this form; by default, returns it unchanged."""
         return export
 
 

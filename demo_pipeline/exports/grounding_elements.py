@@ -382,7 +382,7 @@ class _Chooser:
         return False
 
     def _shape(self, position: int) -> str:
-        """Returns why an element's place in the tree excludes it; empty if not excluded."""
+        """Checks an element's place in the tree; returns why the element is left out, or ""."""
         if position in self._parts:
             return "part_of_control"
         allowed_keys = {"", self._keys[position]}
@@ -396,7 +396,11 @@ class _Chooser:
         return ""
 
     def _place(self, position: int) -> str:
-        """Returns why an element's box or another element excludes it; empty if not excluded."""
+        """Checks an element's box and name against the screen and other elements.
+
+        Returns:
+            Why the element is left out, or "".
+        """
         node = self._screen.nodes[position]
         left, top, right, bottom = node.box
         x0, y0, x1, y1 = self._area
@@ -418,7 +422,7 @@ class _Chooser:
         return ""
 
     def is_unambiguous(self, position: int) -> bool:
-        """Returns whether the name, the role and the words of an element fit no other element.
+        """Returns whether the name and role of an element describe no other element.
 
         Ancestors and descendants are ignored.
         """
@@ -438,7 +442,7 @@ class _Chooser:
 
 
 def _possible_texts(node: _ScreenNode) -> set[str]:
-    """Returns the normalised words that may name a node: several texts if its role is vague.
+    """Returns the normalised texts that may name a node; a node with a vague role has several.
 
     Texts are compared instead of names, because a button `Search` and a button `Search button`
     are both called `the Search button`.
@@ -462,7 +466,7 @@ _CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
 
 
 def names_one_element(step: StepFiles) -> bool:
-    """Returns whether the grounding prompt of a step fits no other element of its UI tree.
+    """Returns whether the grounding prompt of a step describes no element except the target.
 
     The result is True if the tree does not contain the target, and False if there is no grounding
     prompt or the tree cannot be read. Ancestors and descendants of the target are ignored.

@@ -219,7 +219,7 @@ def _embedded(value: Any, export: Path) -> Any:
     return value
 
 
-# The Hub's size categories, by their exclusive upper limit of rows.
+# Maps upper limits of rows (exclusive) to the Hub's size categories.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
 _LARGEST_SIZE = "1M<n<10M"
 
@@ -235,7 +235,7 @@ def hub_card(
     """Returns the text of the card of a dataset for the Hub.
 
     Args:
-        splits: for each configuration by name, the statistics of its splits.
+        splits: maps the name of each configuration to the statistics of its splits.
         settings: the settings of the datasets, and those of the Hub.
         out: folder of the dataset.
         privacy: see `CommittedTrajectories.privacy`.

@@ -197,7 +197,10 @@ def record_problems(
 
 
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
-"""Returns the problems of a record, given its JSON value, file and line, and the named files."""
+"""Function that returns the problems of a record.
+
+The arguments are the record's JSON value, file and line, and a reader of the files it names.
+"""
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
 
@@ -258,7 +261,7 @@ def _value_problems(
     return problems_of(value, file, line, files)
 
 
-# The column type for each annotated type of a Pydantic field, or for its origin, such as `list`.
+# Maps the type of a Pydantic field, or the type's origin such as `list`, to the column type.
 _COLUMN_TYPES: Mapping[Any, pa.DataType] = {
     str: pa.string(),
     int: pa.int32(),
@@ -430,7 +433,7 @@ class _FileReader:
         """Yields the problems of a file.
 
         Args:
-            split: the only split for the file's trajectories; empty if the split is unknown.
+            split: the split to which the file's trajectories must belong; empty if unknown.
         """
         name = path.relative_to(self._root).as_posix()
         files = self._files

@@ -110,7 +110,7 @@ def _digests(out: Path) -> str:
 
 
 def _verify_records(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Returns a problem for each changed file, or the problems of all records if none changed."""
+    """Returns a problem for each changed file or, if no file changed, for each invalid record."""
     if damage := differing_files(out, {RECORD_DIGESTS: _digests(out).encode()}, None):
         return damage
     trajectory = _trajectory(inputs, out)

@@ -370,7 +370,7 @@ SFT_FORMAT = RecordFormat(SftSample, _pictures, partial(_faults, True), picture_
 _FORMAT_WITHOUT_DATASET = RecordFormat(SftSample, faults=partial(_faults, False))
 _ALL = "samples"  # stem of the files with the samples of all splits
 _LineCheck = Callable[[bytes, str, int], list[Problem]]
-"""Returns the problems of a line, given the line, the file name and the line number."""
+"""Function that returns the problems of a line, given the line, its file and its number."""
 
 
 def _line_check(path: Path, root: Path | None) -> tuple[_LineCheck, list[Problem]]:
@@ -482,7 +482,7 @@ def _lines_of(root: Path, stems: Sequence[str], check_line: _LineCheck) -> Itera
 
 
 def _misplaced(file: str, line: int, where: str) -> Problem:
-    """Returns the problem of a sample that is missing from another file.
+    """Returns the problem of a sample that is in no split, or not in the file of all samples.
 
     The message is "the sample is" followed by `where`, for example `in no split`.
     """
@@ -490,7 +490,7 @@ def _misplaced(file: str, line: int, where: str) -> Problem:
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-# Number of characters after which a row group ends. A single UI tree can have millions.
+# Number of characters after which a row group ends, because a UI tree can have millions.
 _BATCH_CHARACTERS = 64 * 2**20
 
 # Name, type and description of each column. `action` and `history` are JSON text, because actions
@@ -726,8 +726,8 @@ def _columns(sample: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-# `held_out.jsonl` exists only if the split `held_out` has samples. Of the trajectories' files, the
-# dataset contains only those to which samples refer.
+# `held_out.jsonl` exists only if the split `held_out` has samples. The dataset contains only the
+# files of trajectories that samples refer to.
 FORM = Form(
     name="sft",
     asset="sft_samples",

@@ -95,7 +95,7 @@ def cudag_pictures(
 
 
 def _kept_image(source: DatasetTrajectory, image: str, screenshot: str) -> str:
-    """Returns the path of the image if the stage `records` made it, or of the screenshot if not."""
+    """Returns the path of the image, or of the screenshot if `records` did not make the image."""
     kept = f"{MADE}/{image}"
     return f"{source.records}/{kept}" if kept in source.digests else screenshot
 
@@ -136,9 +136,9 @@ def prepare_cudag_pictures(
 ) -> None:
     """Writes JPEGs and annotated screenshots for the records; see `Form.prepare_pictures`.
 
-    Screenshots are annotated if the hash of the task predicts the test split, because the split is
-    not known yet. The build of the dataset makes the images that are missing because of a wrong
-    prediction.
+    The split is not known yet, so it is predicted from the hash of the task. Only screenshots of
+    the test split are annotated. If the prediction is wrong, the build of the dataset makes the
+    missing images.
     """
     without_images = replace(candidate, source=replace(candidate.source, digests={}))
     position = stable_position(settings.seed, candidate.split_groups[0])

@@ -129,7 +129,7 @@ class TestedPlace(NamedTuple):
 
     Attributes:
         point: centre of the target, pixels.
-        tolerance: RU on each axis, from the centre to the farther edge of the target.
+        tolerance: distance from the centre to the farther edge of the target on each axis, RU.
     """
 
     point: Pair

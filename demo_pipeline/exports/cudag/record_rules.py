@@ -262,7 +262,7 @@ class _OurTestMetadata(_OurMetadata):
     person_coords: _Pair
 
 
-# Problem codes of the fields whose problem code differs from their name.
+# Maps names of fields to problem codes. The code of any other field is its name.
 _CODES = {"test_id": "id", "image": "image_path", "screenshot": "image_path"}
 _REMEDIES = {  # remedies by problem code
     "image_path": "make the path relative, starting with images/",
@@ -435,7 +435,7 @@ def _turn_calls(text: str) -> list[object]:
 
 
 def member(value: Any, *keys: Any) -> Any:
-    """Returns a value deep inside a JSON value, by keys and positions; None if it is missing."""
+    """Returns a nested value by its keys and list positions; None if it does not exist."""
     try:
         for key in keys:
             value = value[key]

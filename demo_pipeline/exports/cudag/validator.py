@@ -144,13 +144,13 @@ class _Validation:
         self.records = Counter[str]()
         self._config: dict[str, Any] = {}
         self._ours = False  # whether this pipeline wrote the dataset
-        # The first record with each key. A key is a pair of its kind, such as "id", and its value.
+        # Maps a kind of value, such as "id", and a value to the first record with this value.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # For each image in several splits, by its SHA-256: two records in different splits.
+        # Maps the SHA-256 of each image in several splits to two records from different splits.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
-        # The record id in each line of train, val and held_out, by the hash of the line.
+        # Maps the hash of each line of train, val and held_out to the record id in the line.
         self._lines: dict[bytes, object] = {}
-        self._data: dict[str, int] = {}  # the first line in data.jsonl with each record id
+        self._data: dict[str, int] = {}  # maps record ids to their first line in data.jsonl
 
     def _report(self, file: str, line: int | None, *faults: CudagFault) -> None:
         """Adds a problem for each fault whose rule applies to the dataset."""
@@ -251,7 +251,7 @@ class _Validation:
             self._check_conversations(entries)
 
     def _require(self, name: str) -> bool:
-        """Returns whether a file exists; if not, reports it if this pipeline wrote the dataset."""
+        """Returns whether a file exists. In our datasets, a missing file is reported."""
         if not (self.root / name).is_file():
             fault = ours("missing_file", f"Missing required file: {name}", _REMEDY)
             self._report("./", None, fault)

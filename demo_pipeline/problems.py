@@ -33,7 +33,7 @@ class Problem:
         severity: `error` or `warning`.
         demonstration: id of the demonstration; empty if the problem concerns several or none.
         byte: 0-based offset in `file`; None if unknown.
-        column: 1-based position in a JSON file of a single line; otherwise None.
+        column: 1-based position in a JSON file of a single line; None for other files.
     """
 
     code: str
@@ -71,11 +71,11 @@ class Problem:
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
         """Creates a problem from the result of `as_dict`.
 
-        Unknown keys are ignored, so that results of other versions are accepted. Missing or wrong
-        texts become empty, numbers become None, and the severity becomes `error`.
+        Unknown keys are ignored, so that results of other versions are accepted. A missing or
+        invalid text becomes empty, a number becomes None, and the severity becomes `error`.
 
         Args:
-            demonstration: used instead of the value in `values`, unless it is None.
+            demonstration: id of the demonstration. If None, the id in `values` is used.
         """
         return cls(
             _text(values, "code"),

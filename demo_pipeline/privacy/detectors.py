@@ -32,7 +32,7 @@ _DATE = re.compile(r"^(?:\d{4}[-./ ]\d{1,2}[-./ ]\d{1,2}|\d{1,2}[-./ ]\d{1,2}[-.
 _TOKEN_SIGN = re.compile(
     r"A3T|A[BCKS][IC]A|aws|gh[oprsu]_|github_pat_|eyJ|xox|slack", re.IGNORECASE
 )
-_SHORTEST_TOKEN = 16  # least number of characters in a token
+_SHORTEST_TOKEN = 16  # minimum number of characters in a token
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_.+/=-]*")
 _GITHUB_FINE = re.compile(r"github_pat_[A-Za-z0-9_]{22,}")
 # Matches a private key up to its end marker, or to the end of the text. Text recognition may have
@@ -145,7 +145,8 @@ class Detectors:
         """Returns the private parts of a line that was recognised in a screenshot.
 
         Because text recognition adds and drops spaces, the span of an e-mail address includes the
-        word before it. If a secret is only found without spaces, the whole line is private.
+        word before it. If a secret is found only after spaces are removed, the whole line is
+        private.
 
         Args:
             known_spans: private parts that were found before, which are added to the result.

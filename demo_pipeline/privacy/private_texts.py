@@ -18,7 +18,7 @@ from demo_pipeline.observation.trees.secret_fields import PASSWORD
 from demo_pipeline.privacy.detectors import Detectors, PrivateSpan, joined_texts
 from demo_pipeline.settings import PrivacyKind
 
-_SHORTEST = 4  # least number of characters in a secret; shorter ones occur inside ordinary words
+_SHORTEST = 4  # minimum characters in a secret; shorter secrets occur inside ordinary words
 # Kinds of secrets from the user's own lists. Parts of these secrets are not private.
 _LISTED = frozenset({"word", "expression"})
 _CHECKED = frozenset({"card", "iban"})  # kinds whose check digits prove that pieces belong together
@@ -29,9 +29,9 @@ _SHORTEST_PART = 8
 # Actions after which the person may type into another field.
 _BREAKS = frozenset({"click", "double_click", "right_click", "drag"})
 _HIDDEN = re.compile(re.escape(PASSWORD))
-_MOST_TYPED = 2000  # largest number of typed characters that are searched together
-# Largest number of typing actions whose texts are searched together. A card number may be typed
-# into four fields.
+_MOST_TYPED = 2000  # maximum number of typed characters that are searched together
+# Maximum number of typing actions that are searched together. A secret can be split over several
+# actions; for example, a card number may be typed into four fields.
 _MOST_TYPINGS = 8
 # Characters that text recognition confuses at a height of 11 pixels, each with its replacement.
 _ALIKE = str.maketrans("0l1i|5$8zq", "oiiiissb2g")

@@ -58,7 +58,8 @@ _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
 _STEP = re.compile(r"steps/([0-9]+)/")
-# Match recognised lines of a private key: the begin marker without an end marker, and later lines.
+# Lines of a private key in recognised text: the first line, with a begin marker but no end marker,
+# and the lines below it.
 _KEY_OPENED = re.compile(r"BEGIN[A-Z0-9 ]*PRIVATE ?KEY(?!.*END)")
 _KEY_LINE = re.compile(r"\S{16,}|.*END.*KEY.*")
 # Kinds of private data that are searched for in the id of a demonstration.
@@ -72,8 +73,8 @@ class Marks:
     Boxes for the last step also cover the final screenshot, which the page does not show.
 
     Attributes:
-        added: the boxes to cover, by step number.
-        kept: the detected boxes that people marked as not private, by step number.
+        added: maps step numbers to the boxes to cover.
+        kept: maps step numbers to the detected boxes that people marked as not private.
     """
 
     added: dict[int, Sequence[ScreenshotBox]] = field(default_factory=dict)
@@ -416,9 +417,9 @@ class Redaction:
         return clean
 
     def _changed_documents(self) -> dict[str, Callable[[Path], None]]:
-        """Returns a function for each document with private text that writes its redacted copy.
+        """Maps the path of each document with private text to a function.
 
-        The functions are keyed by the path of the document.
+        The function writes the document's redacted copy.
         """
         changed: dict[str, Callable[[Path], None]] = {}
         group = None

@@ -65,10 +65,10 @@ BACK_MS = 100
 # that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
-# Largest number of milliseconds by which a logged time may precede the start of the recording.
-# An even earlier time means that the clock was set.
+# A logged time may lie at most this many milliseconds before the start of the recording. An even
+# earlier time means that the clock was set.
 BEFORE_START_MS = 5_000
-# Largest number of milliseconds by which a time may lie past the end of the video, because some
+# A logged time may lie at most this many milliseconds after the end of the video, because some
 # recorders stop the video seconds before the log.
 BEYOND_MS = 10_000
 # If at most three lines have times far ahead of all others, their times are treated as damaged.

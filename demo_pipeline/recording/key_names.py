@@ -346,9 +346,9 @@ def is_english(locale: str) -> bool:
     return match is None or match[1].lower() == "en"
 
 
-# Layout for the language or country in a keyboard name that a Windows recorder wrote. The second
-# part of such a name, the arrangement of the letters, is unreliable: recorders write `qwerty` if
-# the registry has no arrangement, even for German and French keyboards.
+# Maps the first part of a Windows recorder's keyboard name, a language or country, to a layout. The
+# second part, the arrangement of the letters, is unreliable: recorders write `qwerty` if the
+# registry has no arrangement, even for German and French keyboards.
 _LAYOUT_OF_COUNTRY = {
     "us": "us",
     "gb": "uk",

@@ -228,7 +228,7 @@ class Subject:
     """A version of a trajectory, with the ids and hashes that decisions refer to.
 
     Attributes:
-        steps: SHA-256 over the screenshot, tree and action of each step, by step number.
+        steps: maps step numbers to a SHA-256 over the step's screenshot, tree and action.
     """
 
     id: str
@@ -444,7 +444,7 @@ def completed_action(value: Mapping[str, Any], recorded: StepAction, nodes: Node
         value: fields of the action, including those that the reviewer changed.
         recorded: the recorded action, which supplies the missing fields. The correction must have
             the same step index and action type.
-        nodes: nodes of the step's UI tree by id.
+        nodes: maps ids to the nodes of the step's UI tree.
 
     Raises:
         DecisionError: the correction is not a valid action.

@@ -81,7 +81,7 @@ class ReviewData:
         self._store = store
         self._uploads = uploads
         self.reviews = Reviews(store)
-        # Opened versions, by demonstration and version of its trajectory.
+        # Maps (demonstration, version of its trajectory) to the opened version.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
         # For each demonstration, the version of the output and the rows that were read from it.
         self._triage_rows: dict[str, tuple[str, Json]] = {}

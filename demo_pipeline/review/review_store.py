@@ -64,7 +64,7 @@ class Reviews:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # For each demonstration, its decisions by document key; None for a damaged document.
+        # For each demonstration, maps document keys to decisions, or to None for damaged documents.
         self._read: defaultdict[str, dict[str, Decision | None]] = defaultdict(dict)
 
     def refresh(self, demonstration: str = "") -> None:
@@ -184,7 +184,7 @@ class Reviews:
         been a rejection.
 
         Args:
-            versions: the version of the trajectory to judge, by demonstration.
+            versions: maps each demonstration to the version of its trajectory to judge.
         """
         self.refresh()
         judgements = {}

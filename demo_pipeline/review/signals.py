@@ -244,7 +244,7 @@ class SignalsFound:
     """The signals and measurements of a step or a demonstration.
 
     Attributes:
-        values: measured values, by the name of their column in the tables of the triage.
+        values: maps column names in the tables of the triage to measured values.
     """
 
     signals: set[str] = field(default_factory=set)
@@ -515,7 +515,7 @@ def doubt(counts: Mapping[str, int], signals: Iterable[str]) -> float:
     A signal of steps counts for each step that has it, but at most three times.
 
     Args:
-        counts: the number of steps that have a signal, by the name of the signal.
+        counts: maps the name of each signal to the number of steps that have the signal.
         signals: names of the signals of the demonstration as a whole.
     """
     points_of_steps = sum(

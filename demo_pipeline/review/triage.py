@@ -279,8 +279,8 @@ def _step_row(demonstration: str, step: StepFacts, result: SignalsFound) -> dict
 def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     """Reads the trajectory, and the facts from which its signals are derived.
 
-    Facts about a screenshot come from a table of the stage `screenshots`. If the table has no row
-    for it, they are computed from the image.
+    Facts about screenshots are read from a table of the stage `screenshots`. If a screenshot has no
+    row in the table, its facts are computed from the image.
     """
     folders = inputs.folders
     manifest = inputs.recording

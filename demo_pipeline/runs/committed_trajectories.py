@@ -63,8 +63,8 @@ class _CommittedRecords:
             folder: the folder with the files of the version.
             fingerprints: maps the name of each file of records to a fingerprint of the current code
                 and settings for this file.
-            privacy: the current privacy settings. Records that were searched with other
-                settings are withheld.
+            privacy: the current privacy settings. If they remove private data, records that were
+                searched with other settings are withheld.
         """
         manifest = version.manifest
         link = manifest.links[TRAJECTORIES_STAGE.name]

@@ -21,7 +21,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.store import Store
 from demo_pipeline.store.versions import Version
 
-# Folders of the datasets that can be compared, by the names of their stages.
+# Maps the stages whose datasets can be compared to the folders of the datasets.
 _COMPARED = {
     name: stage.folder
     for name, stage in dataset_stages_by_name().items()

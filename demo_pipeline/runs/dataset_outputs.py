@@ -55,7 +55,10 @@ class DatasetOutput(Output[DatasetInputs]):
 
     @property
     def name(self) -> str:
-        """The output's name in the store: the stage's folder, or a subfolder named by content."""
+        """The output's name in the store: the stage's folder, or a subfolder of it.
+
+        The name of the subfolder depends on the content of the dataset.
+        """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:
             return self.stage.folder

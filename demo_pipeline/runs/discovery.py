@@ -137,7 +137,7 @@ def decide(  # noqa: PLR0917 - facts from six places
         listed: every folder in the uploads, by name.
         seen: the uploads that the previous look remembered.
         settled: knows whether the store has all outputs of an upload.
-        ends: whether a person cancelled the last requested run, and when this run ended, by id.
+        ends: maps ids to whether a person cancelled the last requested run, and its end time.
         in_work: ids with a queued or active run.
     """
     now = time.time()
@@ -177,12 +177,13 @@ class SettledUploads:
     """Finds and remembers which uploads are settled and need no run.
 
     An upload is settled if the store has its outputs, of any code version, or a quarantine record.
-    The store is asked again only if the upload or its quarantine record changed, or if a dataset
+    The store is checked again only if the upload or its quarantine record changed, or if a dataset
     left out the demonstration because of a damaged output.
     """
 
     def __init__(self) -> None:
-        # For each id, `ListedUpload.state` and the names of quarantine records when it was settled.
+        # Maps the ids of settled uploads to `ListedUpload.state` and the names of their quarantine
+        # records, both from the time of the check.
         self._settled: dict[str, tuple[str, str]] = {}
         self._records: dict[str, str] = {}
 

@@ -26,11 +26,11 @@ CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
 # Like CHANGED_LEVELS, but for samples that are means of 4 x 4 pixels. Two encodings of the same
 # screen differed by 12 levels in at most three cells.
 MEAN_LEVELS = 12
-THRESHOLD = 24  # a still screen changes less, even if the encoder improves its quality
+THRESHOLD = 24  # a still screen changes less, even while the encoder refines the image
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells; awaited content changed at least 20
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells, content after a wait at least 20
 SMALL_CELLS = 2  # a check mark in a small check box changes 2 cells; noise seldom changes 2
 LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
@@ -71,7 +71,7 @@ class ChangeMap:
         self._last = luma
 
     def pairs(self) -> Iterator[tuple[float, float, Cells]]:
-        """Yields for each comparison the times of the two frames, and the cells that changed."""
+        """Yields the times of the two frames and the changed cells of each comparison."""
         rows, columns = self.shape
         for (before, after), packed in zip(pairwise(self.times), self._packed, strict=True):
             cells = np.unpackbits(packed, count=rows * columns).reshape(self.shape)
@@ -428,8 +428,8 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """Returns the changed samples that are content: no highlight, text cursor or focus ring.
 
-    Samples around a highlight mix colours from inside and outside. They do not count when the usual
-    change of brightness is determined.
+    Samples at the edge of a highlight mix colours from inside and outside. The usual change of
+    brightness is determined without these samples.
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
@@ -483,7 +483,8 @@ def _is_ring(inside: Mask) -> bool:
 def _samples_of(box: PixelBox, across: float, down: float) -> PartPlace:
     """Returns the rows and columns of the samples in a box without its rim.
 
-    The rim is `across` wide on the left and right, and `down` high above and below, video pixels.
+    The rim is `across` video pixels wide at the left and right side, and `down` video pixels high
+    at the top and bottom.
     """
     sides = (box.y + down, box.bottom - down, box.x + across, box.right - across)
     top, bottom, left, right = (max(0, round(side / DETAIL_STEP)) for side in sides)

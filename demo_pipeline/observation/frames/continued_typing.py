@@ -34,13 +34,13 @@ FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are short
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# Minimum share of the rows with content that must be the same before and after scrolling. When a
+# The content only scrolled if at least this share of its rows is the same before and after. When a
 # program changed only the digits of its output, without scrolling, the share was 0.35.
 KEPT_SHARE = 0.8
 # Maximum number of evenly spaced columns that are compared. A line of text covers at least 100
 # columns, which are 4 pixels apart.
 MOST_COLUMNS = 96
-# Minimum share of the later screen's rows with content that the earlier screen must show, too.
+# The earlier screen must show at least this share of the later screen's rows with content.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]
@@ -85,7 +85,7 @@ class ContinuedTyping:
             self._moved_s = frame.time
 
     def is_replaced(self, frame: Frame | None, latest: Frame | None) -> bool:
-        """Whether a frame shows another screen than the last screenshot.
+        """Whether a frame shows a different screen than the last screenshot does.
 
         If the window that was clicked last can be found, only this window is compared. The result
         is False while a program writes output. `latest` is the last frame before the person went on
@@ -146,7 +146,7 @@ def _window_at(luma: Luma, point: Point) -> PixelBox | None:
 
 
 def _differing(before: Luma, after: Luma) -> _Rows:
-    """Returns for each row whether two screens differ there by more than a text cursor or noise."""
+    """Returns a mask of the rows that differ by more than a text cursor or noise."""
     differs: _Rows = np.count_nonzero(_unlike(before, after), axis=1) >= DIFFERENT_SAMPLES
     return differs
 
@@ -157,7 +157,7 @@ def _unlike(before: Luma, after: Luma) -> Cells:
 
 
 def _is_scrolled(before: Luma, after: Luma) -> bool:
-    """Whether the content only moved up or down: most rows that both screens show are the same.
+    """Whether most rows that both screens show are the same, only moved up or down.
 
     Only rows and columns that differ are compared, because the surroundings of a scrolled window do
     not move.

@@ -104,7 +104,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """The units of accessibility trees, from a scan until the next `TreeScale` replaces them."""
+    """The units of accessibility trees from one scan on, until the next `TreeScale`."""
 
     scan_event: int = Field(
         description="1-based line number in the log of the first scan with these units"
@@ -190,8 +190,8 @@ class Evidence(_Frozen):
     def to_json(self) -> dict[str, Any]:
         """Returns the content of evidence.json without empty fields of `_LEFT_OUT`.
 
-        The clock's scale is left out, because it equals that of the canvas. The bars and the
-        stretch of the canvas are left out, because a canvas at the start of a recording has none.
+        The clock's scale is left out, because it equals that of the canvas. The canvas's bars and
+        stretch are left out, because they are used only after a change of the screen's resolution.
         """
         left_out = {"clock": {"event_scale"}, "canvas": {"left", "top", "stretch"}}
         written: dict[str, Any] = self.model_dump(mode="json", exclude=left_out)

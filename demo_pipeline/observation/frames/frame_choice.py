@@ -94,7 +94,7 @@ class FrameChooser:
         if frame.is_black:
             self._drop_candidates()
             return False
-        if difference is None:  # without a frame before, the screen counts as changed
+        if difference is None:  # the first frame counts as changed
             self.add(frame, changed=True, large=False)
             return False
         large = difference.is_large

@@ -30,8 +30,8 @@ class FrameFallback:
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit for some requests: for
-            pauses, and for requests whose decoded span may have no frame before the limit.
+        frames: an observer that keeps the last frame before the limit. It does so only for pauses,
+            and for requests whose decoded span may have no frame before the limit.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:

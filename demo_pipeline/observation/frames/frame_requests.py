@@ -28,14 +28,16 @@ from demo_pipeline.observation.frames.change_detector import EFFECT_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_reader import Span
 
-# Seconds after an action in which its direct effect, such as a menu, appears.
+# Maximum time from an action to its direct effect, such as a menu, in seconds.
 EARLY_S = 1.0
 LOOK_BACK_S = 0.3  # seconds decoded before the pointer starts to move, to find changes
 POINTER_RADIUS_PX = 40  # units of event space; a pointer nearer to the press is at the target
 # Upper limit of `lead_seconds`. With a longer lead, the frame of an action could show the screen
 # before the previous action.
 MAX_LEAD_S = 1.0
-RESPONSE_PX = 60  # video pixels; a nearer change may be the effect of a click on an unknown target
+# Maximum distance from a click on an unknown target to a change that may be its effect, in video
+# pixels.
+RESPONSE_PX = 60
 # Margin decoded before a span, in frame intervals. The first frame of the span is compared with a
 # frame in the margin.
 SPAN_MARGIN_FRAMES = 1.5
@@ -131,8 +133,9 @@ class FrameRequest:
             for the screen.
         continued: whether the action continues typing after a break. It gets a screenshot only if
             the screen was replaced or dark during the break.
-        after_long_rest: whether the break was long, and the text before it longer than a command.
-            The action then gets a screenshot only if the screen was dark during the break.
+        after_long_rest: whether the action continues typing after a long break, and the text before
+            the break is longer than a command. The action then gets a screenshot only if the screen
+            was dark during the break.
         press_ms: time at which the action began, epoch milliseconds.
         canvas: the canvas of the action. None if the screen's resolution is unknown at that time.
         proven_until: frames up to this time show the screen before the press, even if the clock is

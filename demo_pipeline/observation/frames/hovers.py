@@ -38,7 +38,7 @@ HOVER_S = 1.5  # seconds until a resting pointer has opened content; submenus op
 # Submenus began at up to 100 pixels.
 HOVER_REACH_PX = 240
 HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
-REST_MS = 150  # milliseconds; a pointer on its way to another place stops for less
+REST_MS = 150  # milliseconds; a pointer on its way to another place stops more briefly
 AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
 # Size of the area around a press that is compared, in video pixels:
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
@@ -82,7 +82,7 @@ class _Rest:
 
 @dataclass
 class _Press:
-    """A press before which the pointer rested elsewhere.
+    """A press by a pointer that rested elsewhere before.
 
     Attributes:
         action_index: row of actions.parquet.
@@ -166,8 +166,8 @@ class HoverObserver:
     def _judge(self, press: _Press) -> None:
         """Adds a hover if a resting pointer opened the pressed content.
 
-        As in submenus, the pointer may have rested on content that an earlier rest had opened. The
-        hover contains the places of all these rests.
+        The pointer may have rested on content that an earlier rest had opened, for example on the
+        title of a submenu. The hover contains the places of all these rests.
         """
         openers: list[_Rest] = []
         place = press.place

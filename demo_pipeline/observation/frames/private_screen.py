@@ -37,9 +37,9 @@ MARK_BLOCK = 8
 # Levels of brightness (0 to 255). Both values are estimates, and are larger than codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
 SAME_LEVELS = 24  # maximum difference of two samples that count as equal
-# Share of the desktop's blocks with content that look the same after the lock chord. On a lock
-# screen, blocks look the same only by chance. After unlocking, a clock or a message may have
-# changed. Both limits are estimates.
+# After a lock chord, the blocks of the desktop with content are compared with the new screen.
+# On a lock screen, blocks look the same only by chance. After unlocking, a clock or a message may
+# have changed. Both limits for the share of equal blocks are estimates.
 LOCKED_SHARE = 0.3  # maximum share on a lock screen
 BACK_SHARE = 0.6  # minimum share when the desktop is back
 
@@ -204,7 +204,11 @@ class PrivateScreen:
         )
 
     def _wanted(self, presses: Sequence[Input]) -> Iterator[Span]:
-        """Yields the spans to decode near lock chords, later actions and keys without an effect."""
+        """Yields the spans to decode.
+
+        These are the spans around lock chords, around all actions after the first lock chord, and
+        around keys without an effect in the packets of the video.
+        """
         margin = BLACK_S + self._uncertainty_s
         typed = [self._keys[key.index] for key in presses if not lookup(key.name).modifier]
         moments = self._unanswered(typed)

@@ -144,8 +144,8 @@ class ScanComparison:
         Returns whether the scan was tested, now or before.
 
         Args:
-            is_last: whether to fall back to the frame in which the scan began. The test needs the
-                frame in which the scan ended, which may be missing.
+            is_last: whether to test with the frame in which the scan began if the frame in which it
+                ended is missing.
         """
         scan = request.scan
         canvas = request.canvas

@@ -82,7 +82,7 @@ class ScreenshotFacts:
 
     @property
     def hash(self) -> int:
-        """A hash of 64 bits. The hashes of screenshots that look alike differ in few bits."""
+        """A 64-bit hash. The hashes of screenshots that look alike differ in only a few bits."""
         if self.missing:
             return 0
         small = cv2.resize(self.cells, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)

@@ -68,7 +68,9 @@ class ScreenshotWriter:
     def write(
         self, chooser: FrameChooser, choice: FrameChoice, *, at_target: bool = True
     ) -> Screenshot:
-        """Writes the PNG of a request after its last frame, and returns the row of frames.parquet.
+        """Writes the PNG of a request, and returns its row of frames.parquet.
+
+        Call it after the last frame of the request.
 
         Args:
             choice: the frame, confirmed by `FrameFallback`.

@@ -35,7 +35,7 @@ _REACH_Y = 360  # video pixels above and below the pointer that are compared
 _CHANGED = 12  # levels of brightness (0 to 255); a sample that differs by more has changed
 _LEAST_ROWS = 24  # minimum number of sample rows that a movement changes; 48 video pixels
 _LEAST_COLUMNS = 12  # minimum number of sample columns that a movement changes; 48 video pixels
-_OVERLAP = 0.35  # minimum share of the changed region that both frames must show
+_OVERLAP = 0.35  # minimum share of the changed region that is visible in both frames
 # The content before a movement is correlated with the content after it, for each possible distance.
 # Limits for the distance with the best correlation:
 _MATCH = 0.8  # minimum correlation
@@ -145,9 +145,9 @@ class ScrollMotion:
 def content_moved(
     before: Luma, after: Luma, place: tuple[float, float]
 ) -> tuple[Direction, int] | None:
-    """Returns in which direction and how far (video pixels) the content around a point moved.
+    """Returns the direction in which the content around a point moved, and the distance.
 
-    Returns None if the movement is unclear.
+    The distance is in video pixels. Returns None if the movement is unclear.
 
     Args:
         before, after: `Frame.samples(ROW_STEP)` of two successive frames.

@@ -19,9 +19,9 @@ from demo_pipeline.observation.frames.video_reader import Span
 CUT_OFF_S = 0.3  # for a shortcut after which the video has no frame
 STOP_BY_CLICK_S = 2.0  # for a click
 CLICK_CELLS = 1  # minimum number of cells that a click changes; a small check mark is in one cell
-BLINK_S = 1.5  # seconds before the press in which every blinking cell changes at least once
-# Cells that changed right before the press are ignored if they are at most this share of all cells.
-# If more cells changed, every later change counts as an effect.
+BLINK_S = 1.5  # seconds observed before the press; every blinking cell changes in this time
+# Maximum share of cells that changed right before the press. Up to this share, these cells are
+# ignored after the press. Beyond it, every later change counts as an effect.
 UNSTEADY_SHARE = 0.1
 
 
@@ -35,8 +35,8 @@ class StopEffect:
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
             build_actions.py); otherwise None.
-        clock: the clock of the recording. A frame counts as later than the press if it precedes
-            the press by no more than the clock's uncertainty.
+        clock: the clock of the recording. A frame up to the clock's uncertainty before the press
+            counts as later than the press.
         end: end of the video, seconds.
         earlier: time at which the previous action ended, video seconds.
     """

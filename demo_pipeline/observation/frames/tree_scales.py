@@ -25,7 +25,7 @@ INK_LEVELS = 48  # brightness levels (0 to 255); minimum contrast of the content
 # Brightness levels (0 to 255). Where the brightness changes by more than 24 levels along the edge
 # of a box, the edge cuts through content.
 CUT_LEVELS = 24
-CUT_SHARE = 0.06  # maximum share of a fitting box's edges that may cut through content
+CUT_SHARE = 0.06  # maximum share of a fitting box's edges that cuts through content
 # Minimum share of boxes that fit the screen if the scale is correct. Correct scales had shares of
 # 0.48 to 1.00, wrong scales at most 0.47.
 FIT_SHARE = 0.5

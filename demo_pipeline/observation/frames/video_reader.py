@@ -35,7 +35,7 @@ from demo_pipeline.recording.video_probe import (
 
 SAMPLE_STEP = 4  # pixels from one sample of `Frame.luma` to the next, in both directions
 # Maximum luma (0 to 255) of a black frame. Black is encoded as 16 or 0. A pointer on a black screen
-# has 100.
+# has a luma of 100.
 _BLACK_LEVEL = 24
 HALF = 2  # divisor for width and height in `Frame.halved`
 TIME_TOLERANCE_S = 1e-9  # seconds; allows for rounding errors, far below any video's time base

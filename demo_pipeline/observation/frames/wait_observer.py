@@ -50,8 +50,8 @@ RESTING_PX = 1.0  # maximum movement of a resting pointer, video pixels
 # Side of the square whose median is the background, in samples of 4 x 4 pixels. Lines of text
 # cover less than half of such a square.
 GROUND_SAMPLES = 9
-# Brightness difference between neighbouring samples, in levels (0 to 255). The difference is larger
-# in content, and smaller in the pale shapes of a skeleton screen.
+# Minimum brightness difference between neighbouring samples of content, in levels (0 to 255). The
+# pale shapes of a skeleton screen differ less from their surroundings.
 _INK_LEVELS = 24
 
 
@@ -261,7 +261,7 @@ class WaitObserver:
     def _changed(
         self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
     ) -> tuple[Cells, Cells]:
-        """Returns the cells that changed since the last compared frame, and the hovered ones.
+        """Returns the cells that changed since the last compared frame, and those that are hovered.
 
         Cells around a moving pointer are left out. Hovered cells are connected with the
         surroundings of a pointer that arrived at most `HOVER_S` ago.
@@ -304,7 +304,8 @@ def intervals_between(
 ) -> list[Interval]:
     """Returns the intervals between successive actions with a logged pause between them.
 
-    The longest of several pauses is used. `actions` and `requests` are in the same order.
+    If there are several pauses between two actions, the longest one is used. `actions` and
+    `requests` are in the same order.
     """
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []

@@ -1,7 +1,7 @@
 """Decides which pauses are waits, in which the person waited until the screen answered an action.
 
-*Restless* cells, which move by themselves (carousels, spinners, clips, clocks), are ignored. They
-are known only at the end of the video, so pauses are judged then. If in
+*Restless* cells, which move by themselves (carousels, spinners, clips, clocks), are ignored.
+Pauses are judged at the end of the video, because only then are all restless cells known. If in
 doubt, a pause is not a wait.
 """
 
@@ -40,23 +40,22 @@ LEAST_S = 1.5
 # longer time, the person was reading, not waiting.
 PAUSE_S = 2.0
 READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
-AT_WORK_TIMES = 5  # minimum changes of a busy spinner or progress bar; fewer may be chance
-# Minimum share of cells that an answer must have in common with its placeholder. Skeleton screens
+AT_WORK_TIMES = 5  # minimum number of changes of a busy spinner; fewer may be chance
+# Minimum share of cells that an answer has in common with its placeholder. Skeleton screens
 # had 0.39 to 0.76, a fading status line had 0.18.
 PART_SHARE = 0.3
-# If the person waited for new content before pressing keys, the keys change at most four times as
-# many cells as the new content has. Where people did not wait, the keys changed
-# 5.4 to 27 times as many cells.
+# If keys change more than four times as many cells as the new content has, the person did not wait
+# for this content. In such cases, the keys changed 5.4 to 27 times as many cells.
 KEY_REACH = 4
-# Maximum share of new content that may be beside a resting pointer. If the share is larger, the
-# content is a hover effect.
+# If more than this share of the new content is beside a resting pointer, the content counts as a
+# hover effect.
 HOVERED_SHARE = 0.5
 TABLE_COLUMN_GAP = 0.25  # maximum gap between columns of a table, as a share of the screen's width
 TABLE_ROW_GAP = 0.05  # maximum gap between lines of a table, as a share of the screen's height
 # Minimum height of a change that may be a new page or list, as a share of the screen's height.
 # Awaited pages and lists changed 0.6 to 0.95 of the height.
 SCREEN_HEIGHT = 0.5
-RHYTHM_TIMES = 3  # minimum changes in a rhythm; two may be the start and end of an answer
+RHYTHM_TIMES = 3  # minimum number of changes in a rhythm; two may be an answer's start and end
 # Time without a change after which a rhythm counts as over, as a multiple of its median gap. This
 # estimate leaves room for gaps of different length.
 RHYTHM_REST = 1.5
@@ -129,7 +128,7 @@ class IntervalChanges:
 
 
 def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
-    """Returns when the answer to the first action came to rest, in video seconds.
+    """Returns the time at which the answer to the first action came to rest, video seconds.
 
     Returns None if the pause was not a wait. Restless cells are ignored. A pause is a wait in three
     cases:
@@ -162,7 +161,7 @@ def may_be_wait(changes: IntervalChanges) -> bool:
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
-    """Returns when new content at the place of the second action came to rest.
+    """Returns the time at which new content at the place of the second action came to rest.
 
     This is case 1 of `rest_after_answer`. Returns None if the case does not apply.
     """
@@ -207,10 +206,10 @@ def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
 def _gave_way(
     changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
 ) -> tuple[float | None, float]:
-    """Returns when new content replaced a placeholder, and how long the person may read it.
+    """Returns the time at which new content replaced a placeholder, and a limit for reading it.
 
-    This is case 2 of `rest_after_answer`. The first value, in video seconds, is None if no
-    placeholder was replaced. The second value is a limit in seconds.
+    This is case 2 of `rest_after_answer`. The time, in video seconds, is None if no placeholder
+    was replaced. The limit is the longest time that the person may read the content, in seconds.
 
     The limit is `READING_S` if the placeholder and the answer have at least `PART_SHARE` of their
     cells in common, or if the placeholder was the pressed label itself. In other cases, for example
@@ -252,9 +251,10 @@ def _gave_way(
 def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
-    """Returns when busy content, such as a spinner, came to rest; None if nothing was busy.
+    """Returns the time at which busy content, such as a spinner, came to rest.
 
-    This is case 3 of `rest_after_answer`. The changes must be at a single place.
+    This is case 3 of `rest_after_answer`. The changes must be at a single place. Returns None if
+    nothing was busy.
     """
     changed_late = union((cells for _, cells in late), place)
     answer = _connected_with(changes.early & still | changed_late, place, changes)
@@ -403,8 +403,8 @@ class RestlessCells:
     def cells(self, changes: IntervalChanges) -> Cells:
         """Returns a map (rows, columns) of the cells that move by themselves, and their neighbours.
 
-        Changes without cause in the interval of `changes` are not counted, because they may be the
-        answer that is judged.
+        The interval of `changes` is being judged. Its changes without cause are not counted,
+        because they may turn out to be the answer.
         """
         if self._counts is None:
             return np.zeros_like(changes.new)

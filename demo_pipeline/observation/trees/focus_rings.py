@@ -30,7 +30,7 @@ RING_LEVELS = 30
 RING_LEAD = 2.0
 STILL_SIDE = 24  # pixels; an element with a shorter side may have no content inside its ring
 # An element is new if it has less than a quarter as much ink in the earlier screenshot as in the
-# later one. Ink is the pixels that differ from the background.
+# later one. Ink means the pixels that differ from the background.
 STILL_SHARE = 0.25
 # Maximum number of pixels that may change in an element with unchanged content, as a share of the
 # element's ink.
@@ -179,7 +179,7 @@ def _is_same_box(first: Bounds, second: Bounds) -> bool:
 
 
 def lit_choice(screenshot: Grey, boxes: Sequence[Bounds]) -> int | None:
-    """Returns the index of the highlighted choice, whose background differs from all other choices.
+    """Returns the index of the highlighted choice, the only one with a different background.
 
     Returns None if no choice or several choices are highlighted, or if the list is too short.
     """

@@ -123,10 +123,10 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
     """Returns the innermost node of the branch of the tree that is in front, or None if unknown.
 
     Menu items, options and dialogs are in front of other branches, and a submenu is in front of its
-    menu. If several branches remain, the branch with the smallest node is in front, if each node of
-    the others surrounds this node or comes earlier in document order. The result is None if the
-    smallest node is not a control, but a control of another branch surrounds it. The node may then
-    be a label that is scrolled out of sight.
+    menu. If several branches remain, the branch with the smallest node is in front. Each node of
+    the other branches must surround this smallest node or come earlier in document order, otherwise
+    the result is None. The result is also None if the smallest node is not a control but a control
+    of another branch surrounds it. The node may then be a label that is scrolled out of sight.
 
     Args:
         under: positions of the nodes under a point.
@@ -236,8 +236,8 @@ def text_node_around(tree: StepTree, element: Element) -> Element | None:
 def agrees_with_cursor(tree: StepTree) -> bool | None:
     """Returns whether our hit test at the pointer agrees with the recorder's own hit test there.
 
-    They agree if one of the two elements contains the other, in the same window, because recorders
-    often return an element one or two levels above the smallest.
+    They agree if both elements are in the same window and one contains the other. Recorders often
+    return an element one or two levels above the smallest one.
 
     Returns None if the recorder made no hit test, found no element, or found one that does not
     contain the pointer. Also returns None if it is unknown which element is in front.
@@ -276,7 +276,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Returns False for roles other than `panel` (documents have this role, too) and `unknown`.
+    Returns False unless the role is `panel`, which documents also have, or `unknown`.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
@@ -358,8 +358,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 
     - The desktop of Windows is behind all windows.
     - UI Automation and macOS list windows from front to back.
-    - If a Windows recorder makes hit tests, its hit test shows which window is in front. The order
-      of windows does not, because they are listed in the order in which their scans ended.
+    - If a Windows recorder makes hit tests, its hit test shows which window is in front. The
+      listed order of the windows is only the order in which their scans ended.
     - With AT-SPI, neither the order of windows nor the focus tells which window is in front.
     """
     windows = windows_at(tree, x, y)
@@ -379,7 +379,7 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 def _window_hit_by_recorder(tree: StepTree, windows: list[int]) -> int | None:
     """Returns the window in which the recorder's own hit test at the pointer found an element.
 
-    Returns None if there is no such window, or if some of the windows are not under the pointer.
+    Returns None if there is no such window, or if any of `windows` is not under the pointer.
     """
     hit = tree.cursor_node
     if hit is None or tree.cursor is None or tree.cursor.position is None:

@@ -72,7 +72,7 @@ from demo_pipeline.observation.trees.tree_agreement import FOCUS_RIM_PX, TEXT_IN
 
 # Minimum height of a field with several lines, in units of event space. Single lines have 20 to 50.
 EDITOR_HEIGHT = 60
-# Keys that leave the focus in a text field.
+# Keys that do not move the focus out of a text field.
 _EDITING_KEYS = frozenset(
     {
         "backspace",
@@ -91,7 +91,7 @@ _EDITING_KEYS = frozenset(
 # Keys that edit or format text together with Ctrl or Command, and do not move the focus.
 _TEXT_COMMANDS = frozenset("abciuvxyz")
 _MENUS = frozenset({"menu", "menuitem"})
-# Roles of elements in which editing keys leave the focus. A panel may be a spreadsheet's sheet.
+# Roles of elements that keep the focus when editing keys are pressed. A panel may be a spreadsheet.
 _KEEPS_EDITING_KEYS = TEXT_ROLES | {"slider", "panel"}
 _FOCUSED_BY_CLICK = frozenset({"checkbox", "radiobutton", "slider"})
 # Roles of elements that never show typed text, even if a scan calls them focused.
@@ -348,9 +348,9 @@ class KeyboardFocus:
         return None
 
     def _note_return(self, tree: StepTree, scanned_ms: int) -> None:
-        """Forgets the last departure if it was a press and a later scan shows another focus.
+        """Forgets the last departure if it was a press and a later scan has a new focused element.
 
-        The press was then in a window with an accessibility tree.
+        The new element shows that the press was in a window with an accessibility tree.
         """
         departure = self._departure
         focused = focused_node(tree)
@@ -469,8 +469,9 @@ class KeyboardFocus:
     ) -> bool:
         """Returns whether changes of the screen show that something may cover an element.
 
-        A popup counts anywhere in the element's window, other changes only at the element itself.
-        If the element already had the focus and nothing changed outside it, nothing covers it.
+        A popup counts anywhere in the element's window. Other changes count only at the element
+        itself. If the element already had the focus and nothing changed outside it, nothing covers
+        it.
         """
         if element.box is None:
             return False

@@ -30,12 +30,12 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 # Largest share of the canvas that a target may cover. Inside a larger element, the position of the
 # pointer does not identify the target.
 LARGEST_TARGET_SHARE = 0.05
-# Least and largest width and height of a mark, in units of event space. Most labels and buttons are
-# in this range.
+# Minimum and maximum width and height of a mark, in units of event space. Most labels and buttons
+# are in this range.
 MARK_WIDTHS = (12, 400)
 MARK_HEIGHTS = (8, 80)
 _MAY_BE_EMPTY = "tablecell"  # a cell may look empty although it has a name for screen readers
-# Grid spacing, in units of event space, of the test whether a window is covered by others.
+# Spacing of the grid points at which windows are tested for being covered, in units of event space.
 COVER_STEP = 8
 
 

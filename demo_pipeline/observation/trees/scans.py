@@ -39,8 +39,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
     """Returns the boxes of nodes as (nodes, 4): x, y, width, height in event space.
 
-    A box is NaN if its width or height is negative ("unknown" in AT-SPI) or a number is impossibly
-    large.
+    A box is NaN if its width or height is negative ("unknown" in AT-SPI), or if one of its numbers
+    is impossibly large.
     """
     sides = chain.from_iterable(node.box for node in nodes)
     boxes = np.fromiter(sides, float, 4 * len(nodes)).reshape(-1, 4)
@@ -102,7 +102,10 @@ def _holds(boxes: Boxes, x: float, y: float) -> Bools:
 
 
 def _encloses(outer: Boxes, inner: Boxes) -> Bools:
-    """Returns for each box of `inner` whether it lies in the box `outer`, up to rounding."""
+    """Returns whether each box of `inner` lies in the box `outer`, as an array (boxes,).
+
+    Boxes may reach beyond `outer` by `ROUNDING_PX`.
+    """
     left, top, width, height = outer.tolist()
     x, y, across, down = inner.T
     inside: Bools = (left - ROUNDING_PX <= x) & (x + across <= left + width + ROUNDING_PX)

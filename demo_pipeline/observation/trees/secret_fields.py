@@ -25,11 +25,12 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.recording.logged_scans import is_secret_field
 
 PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
-# Least length of a password that is also removed from all other texts. Shorter passwords would
+# Minimum length of a password that is also removed from all other texts. Shorter passwords would
 # match parts of ordinary words.
 _SHORTEST_SOUGHT = 4
 _FEWEST_DOTS = 4  # least number of equal shapes in a row of dots; an ellipsis has three
-# A text with fewer different characters is not taken for a password: "oooo" looks like dots.
+# Minimum number of different characters in a text that is taken for a password. The screen shows a
+# text like "oooo" as a row of equal shapes even in an ordinary field.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
 _SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels

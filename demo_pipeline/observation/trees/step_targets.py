@@ -179,7 +179,7 @@ class StepTargets:
         return agreement, element, target.method
 
     def hovered(self, number: int, tree: StepTree) -> Element | None:
-        """Returns the element whose hovering opened the target of an action, such as a menu item.
+        """Returns the element that opened an action's target when the pointer hovered over it.
 
         Returns None if nothing opened, if the element has no name, or if the screen changed at the
         element after the scan.
@@ -369,7 +369,7 @@ class StepTargets:
     def _is_still_near(
         self, action: Action, tree: StepTree, target: Element, changes: ContentChanges | None
     ) -> bool:
-        """Returns whether it is certain that nothing changed at an element and near the press."""
+        """Returns whether an element and the surroundings of the press certainly did not change."""
         if changes is None:
             return False
         around_press = PixelBox.around((action.x or 0.0, action.y or 0.0), UNTOUCHED_PX)
@@ -382,7 +382,7 @@ class StepTargets:
     ) -> bool:
         """Returns whether an element that is not in the previous scan appeared during this scan.
 
-        A menu item may also belong to a menu that was open before the scan and closed while it ran.
+        A menu item may also belong to a menu that was open before the scan and closed during it.
         Such a menu is ruled out if the screen did not change between the two scans, or if no other
         action happened between the previous scan and the press.
         """

@@ -132,7 +132,7 @@ _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-# A tree with fewer nodes that have an area is sparse. The tree of an empty window has more nodes.
+# A tree is sparse if fewer than five nodes have an area. Even the tree of an empty window has more.
 SPARSE_NODES = 5
 
 States = tuple[str, ...]
@@ -491,13 +491,13 @@ def _json_text(raw: msgspec.Raw) -> str:
 
 
 class TreeReader:
-    """Reads the trees of the scans of a log, and caches the last three for neighbouring actions.
+    """Reads the trees of a log's scans, and caches the last three for neighbouring actions.
 
     A scan is unusable if it cannot be read, or if no element has an area.
 
     Args:
-        scales: factors that map boxes to event space, each under the line of the first scan to
-            which it applies. A factor is None if it is unknown.
+        scales: maps the log line of a scan to the factor that converts boxes to event space, from
+            this scan on. The factor is None if it is unknown.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Decides whether the tree of a step agrees with its screenshot.
 
 The screen may change between scan and screenshot. A change contradicts the tree if trees describe
-the changed content, such as a label or a menu. Trees do not describe the content of text fields,
-check marks, and the positions of sliders.
+the changed content, such as a label or a menu. Trees do not describe check marks, the positions
+of sliders, or the content of text fields.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +54,9 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
 }
 # All sizes are in video pixels.
 FOCUS_RIM_PX = 8  # width of a focus ring around a field
-# A text input is large if it covers a larger share of the screen. A menu may open inside it.
+# A text input that covers more than this share of the screen is large. A menu may open inside it.
 LARGE_INPUT_SHARE = 0.05
-POPUP_PX = 48  # least width and height of a menu; text cursors and a few letters are smaller
+POPUP_PX = 48  # minimum width and height of a menu; text cursors and a few letters are smaller
 # A change covers a label only if they overlap by at least this share of the smaller height.
 # Neighbouring lines overlap less.
 COVERED_SHARE = 0.5

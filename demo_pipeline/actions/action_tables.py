@@ -343,7 +343,7 @@ class Action:
     keyboard_layout: str | None = None
 
     def describe(self) -> str:
-        """Describes the action for logs without typed characters, such as `type(15 chars)`."""
+        """Describes the action without its typed text, for example as `type(15 chars)`."""
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":

@@ -149,12 +149,11 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yields each field of a scan, paired with the same field of an earlier scan or with None.
+        """Yields a pair for each field of `after`: the same field in `before`, then the field.
 
-        The field of the earlier scan comes first in the pair.
-
-        Fields with equal role, box and name count as the same field. If the earlier scan has no
-        such field, a field with equal role and place is used.
+        Fields with equal role, box and name count as the same field. If `before` has no such field,
+        a field with equal role and place is used. If there is none either, the first item of the
+        pair is None.
 
         Args:
             before: the earlier scan, or None if there is no earlier scan.

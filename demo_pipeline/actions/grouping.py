@@ -326,7 +326,7 @@ def _typing(part: TypedPart) -> Action:
 
 
 def _drag(gestures: Sequence[Gesture], settings: ActionSettings) -> Action:
-    """Returns the action of a drag and of the clicks before the drag at the same place.
+    """Returns a single action for a drag and the clicks before the drag at the same place.
 
     For example, a double click that turns into a drag selects text word by word.
     """
@@ -362,8 +362,8 @@ def _scroll(gesture: Gesture, wheel: Wheel) -> Action:
 
 # The pointer counts as arrived within 40 screen pixels of a press.
 ARRIVED_PX = 40.0
-# Longest time in milliseconds between the arrival and the press. A pointer that arrived earlier was
-# waiting.
+# If the pointer arrived more than 1000 ms before the press, it was waiting, and the press has no
+# approach.
 ARRIVED_MS = 1000
 
 
@@ -606,7 +606,7 @@ def _add_pre_moves(
 ) -> None:
     """Sets `pre_move_ms` of pointer actions, the time of the first move towards the press.
 
-    The movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
+    A movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
     """
     times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     run_starts: list[int] = []

@@ -21,7 +21,7 @@ from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
 # A modifier without a release affects only the next press, and only within 1 s.
 STUCK_MS = 1000
-TAP_MAX_MS = 1000  # a modifier that is held alone for longer was not tapped
+TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
 # Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.
 ALTGR_WINDOW_MS = 5
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})

@@ -237,8 +237,8 @@ def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
 def video_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
     """Returns the direction of a scroll, which is opposite to the motion of its content.
 
-    Returns None without motion, or if less than `MIN_VOTE_SHARE` of the frames with motion agree.
-    A horizontal scroll needs `MIN_SIDEWAYS_FRAMES` frames with motion, and all must agree.
+    Returns None if no frame has motion, or if less than `MIN_VOTE_SHARE` of the frames with motion
+    agree. A horizontal scroll needs `MIN_SIDEWAYS_FRAMES` frames with motion, and all must agree.
 
     Args:
         content_moves: number of frames for each direction in which the content moved.

@@ -75,8 +75,8 @@ class TypingLanguage:
             tried until the person may have switched the layout.
         input_method: language that is typed with an input method, one of `zh`, `zh-TW`, `ja`, `ko`
             and `vi`. Empty if the language needs no input method.
-        accents: whether the language may have accents although the layout is US, so that people may
-            use `us-intl`.
+        accents: whether the layout is US but the language may have accents. People may then use the
+            layout `us-intl`.
         unknown: whether the language is unknown.
     """
 
@@ -257,8 +257,8 @@ def _is_harmless(action: Action, field: Field | None = None) -> bool:
 def contradicts(gained: str, typed: str) -> bool:
     """Returns whether a field gained a text that typing `typed` cannot explain.
 
-    Differences in number format, date format and case are no contradiction, nor is a text that the
-    field completed or shortened.
+    The field may have completed, shortened or reformatted the typed text. For example, differences
+    in number format, date format and case are ignored.
     """
     field = gained.translate(_FORMATTING).casefold()
     keys = typed.translate(_FORMATTING).casefold()

@@ -61,7 +61,8 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
         views: SQL views over all outputs of the store. Empty for a stage that needs no views.
-        published: current version of each output of a stage with several outputs, by output name.
+        published: current version of each output, by output name. Empty for a stage with a single
+            output.
         code_version: code version of the stage.
         exports: the state of every training export, for a stage that is built after all exports.
     """

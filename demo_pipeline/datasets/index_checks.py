@@ -87,10 +87,10 @@ class _Expected:
 
 
 class _StepsComparison:
-    """Compares the rows of steps.parquet with the provenance of one trajectory after the other.
+    """Compares steps.parquet with the provenance of trajectories, which are added one by one.
 
     The rows of many trajectories are compared together, because creating a table of five rows takes
-    as long as one of hundreds of rows.
+    as long as creating a table of hundreds of rows.
 
     Attributes:
         problems: the differences found so far.

@@ -158,8 +158,8 @@ class _Placement:
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
-        Demonstrations that were no duplicates in the last build count as the oldest. Among
-        equals, the smaller id counts as older.
+        Demonstrations that the last build contained, and not as duplicates, count as older than
+        all others. Apart from this, the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file.

@@ -39,8 +39,8 @@ class SplitPlan:
         splits: the split of each trajectory, by trajectory id.
         groups: the split of each group.
         members: the group of each trajectory, by trajectory id.
-        filled: the new groups that were moved into splits that would otherwise be empty, each with
-            its new split, in the order of the splits.
+        filled: new groups that were moved into an otherwise empty split, as pairs (group, split) in
+            the order of the splits.
         empty: splits with a ratio above 0 that have no group, because there are too few groups.
         absent: applications in the setting `held_out_applications` that no trajectory uses.
     """

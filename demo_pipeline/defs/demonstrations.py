@@ -75,7 +75,7 @@ def demonstration_asset(stage: Stage[RecordingInputs]) -> dg.AssetsDefinition:
             raise dg.Failure(
                 message, metadata={reporting.WHY: DEFECT}, allow_retries=False
             ) from None
-        # Added to the context, because Dagster would store metadata of a `MaterializeResult` twice.
+        # Dagster would store the metadata twice if it were an argument of `MaterializeResult`.
         metadata = reporting.stage_metadata(result, roots.workspace.store.url)
         context.add_asset_metadata(metadata)
         yield dg.MaterializeResult(

@@ -483,10 +483,10 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # Largest shares of pointing actions with a leak: a screenshot that already shows the pointer at
-    # the target. The check `leak_rate` warns if a share is larger. The first limit is for leaks
-    # that an earlier frame would avoid, the second for all leaks. The sample recordings have 0 and
-    # 0.07.
+    # The check `leak_rate` warns if a larger share of the pointing actions has a leak. A leak is a
+    # screenshot that already shows the pointer at the target. The first limit is for leaks that an
+    # earlier frame would avoid, the second for all leaks. In the sample recordings, the shares are
+    # 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 

@@ -210,7 +210,7 @@ class TrainingExport(Generic[AnyInputs]):
         subfolder: returns the output's name below the stage's folder. If None, the folder is the
             output.
         replaces: returns the published outputs that a new output replaces, given the inputs, the
-            new output's name, and the names of the stage's published outputs. If None, none is
+            new output's name, and the names of the stage's published outputs. If None, nothing is
             replaced.
     """
 

@@ -128,9 +128,9 @@ def _require_same_privacy(
 
 
 def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> bool:
-    """Returns whether private data was searched for in an output with these privacy settings.
+    """Returns whether an output was searched for private data with these privacy settings.
 
-    The summary of a dataset contains a hash of its settings. A contact sheet has no hash. It passes
+    The summary of a dataset contains a hash of the settings. A contact sheet has no hash. It passes
     if it was built from the demonstration's current redactions, and if their hash is the same.
     """
     folder, _, demonstration = version.output.rpartition("/")

@@ -160,8 +160,8 @@ class Removal:
         outputs: the demonstration's own outputs. All their versions are removed.
         datasets: the datasets that contain the demonstration. All their versions are removed.
         documents: the number of quarantine records, decisions and annotations.
-        records: the number of the demonstration's records in the last build of each training
-            export, by the export's name.
+        records: maps the name of each training export to the number of the demonstration's records
+            in its last build.
     """
 
     demonstration: str

@@ -212,7 +212,7 @@ class Graph:
     Attributes:
         workspace: the store, the uploads and the settings.
         trusts_times: whether files of an upload count as unchanged if their change times precede
-            the last build. Otherwise, the files are hashed.
+            the last build. If False, the files are hashed.
     """
 
     def __init__(self, workspace: Workspace, *, trusts_times: bool = False) -> None:

@@ -232,7 +232,7 @@ def _output_files(workspace: Workspace) -> Finding:
 
 
 def _quick_damage(store: Store) -> Iterator[OutputDamage]:
-    """Yields the first damage of each output that has a missing or wrong file or link.
+    """Yields the first damage of each output with a missing or damaged file or link.
 
     Only the sizes of files are compared.
     """

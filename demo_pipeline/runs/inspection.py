@@ -316,7 +316,7 @@ def _membership(row: Mapping[str, Any]) -> str:
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
     """Yields lines about outputs that are damaged or not up to date, with the command to run.
 
-    Names no command for a demonstration without an upload or in quarantine.
+    Names no command if the demonstration has no upload or is quarantined.
     """
     graph = Graph(workspace)
     damage = noted_damage(graph, {demonstration})

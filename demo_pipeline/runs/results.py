@@ -149,8 +149,8 @@ class DatasetOutcome:
             splits to numbers.
         left_out: phrases such as `1 failed demonstration`.
         told: sentences about duplicate uploads and changed splits.
-        damaged: a sentence for each damaged file because of which the dataset left out a
-            demonstration, with a command to rebuild the file.
+        damaged: a sentence for each damaged file that kept a demonstration out of the dataset, with
+            a command to rebuild the file.
         bytes_written: the bytes that the dataset adds to the store, without hard-linked files.
     """
 

@@ -46,7 +46,7 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """Returns the settings with this fingerprint and their values; None if none are stored."""
+    """Returns the stored values of the settings with this fingerprint; None if there are none."""
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:

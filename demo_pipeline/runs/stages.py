@@ -110,7 +110,7 @@ def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
 
 @cache
 def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
-    """Returns all training exports by the names of their stages, in the order of the settings."""
+    """Returns all training exports by stage name, in the order of the settings."""
     exports = map(training_export, export_names())
     return {export.stage.name: export for export in exports}
 
@@ -129,7 +129,7 @@ def dataset_stages() -> tuple[Stage[DatasetInputs], ...]:
 
 @cache
 def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
-    """Returns the stages of `dataset_stages` by their names."""
+    """Returns the stages of `dataset_stages` by name."""
     return {stage.name: stage for stage in dataset_stages()}
 
 

@@ -176,7 +176,8 @@ def _log_problems(
 # Maximum size of the first line of a JSON Lines file, in bytes. It is ten times the size of a
 # training sample with screenshot and UI tree.
 _LONGEST_FIRST_LINE = 64 * 2**20
-_READ_WHOLE = {  # nouns in messages, by the suffix of files that are read into memory as a whole
+# Files that are read into memory as a whole. Maps their suffixes to nouns for messages.
+_READ_WHOLE = {
     ".json": "a JSON document",
     ".txt": "a text",
     **dict.fromkeys((".png", ".jpg", ".jpeg"), "a picture"),

@@ -195,7 +195,7 @@ class Bucket:
             self.call("list_objects_v2", MaxKeys=1)
             self._seen = True
 
-    # Objects by their keys
+    # Access to objects by key
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yields the objects whose key begins with `prefix`, in no particular order."""
@@ -216,7 +216,7 @@ class Bucket:
         return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns the objects at any depth in a folder, by their path in it.
+        """Returns all objects in a folder, at any depth, by their path below the folder.
 
         Returns None if the folder has no objects.
         """
@@ -432,11 +432,10 @@ class Bucket:
         return {name for name in names if not folder or f"{name}/".startswith(f"{folder}/")}
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns the times at which the grace periods of versions began, in epoch seconds.
+        """Returns the start of each version's grace period, in epoch seconds.
 
-        The keys are the paths of the versions.
-        The grace period starts when the version is written, and again when it is superseded or
-        removed. Incomplete versions are included.
+        The keys are the paths of the versions. The grace period starts when the version is written,
+        and again when it is superseded or removed. Incomplete versions are included.
 
         Args:
             within: an output, or a folder of outputs; empty for all outputs.
@@ -582,7 +581,7 @@ def _sha(name: str) -> Callable[[BinaryIO], str]:
     return checksum
 
 
-# Functions for the checksums that S3 can store and Python can compute, by their S3 names.
+# Maps S3's name of each checksum that Python can compute to a function that computes it.
 _CHECKSUMS = {"SHA256": _sha("sha256"), "SHA1": _sha("sha1"), "CRC32": _crc32}
 
 

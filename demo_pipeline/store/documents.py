@@ -20,7 +20,8 @@ from demo_pipeline.store.store import Store
 _DIGEST = "sha256"
 # Matches a digest as the last member. The pattern accepts any key, because the key may be damaged.
 _DIGEST_AT_END = re.compile(rb'"[0-9a-f]{64}"\s*\}\s*$')
-_WITHOUT = {  # consequences of deleting a damaged document, by the folder of the document
+# Maps the folder of a damaged document to the consequence of deleting the document.
+_WITHOUT = {
     "annotations": "then it can be asked for again",
     "failed_exports": "then the export is built again",
     "quarantine": "then the demonstration is tried again",

@@ -82,7 +82,7 @@ class Folder:
         self.root = root.absolute()
         self.url = str(self.root)
 
-    # Files by their keys
+    # Access to files by key
 
     def listing(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yields the files at any depth below a folder; nothing if the root does not exist.
@@ -360,11 +360,10 @@ class Folder:
         return outputs
 
     def ages(self, within: str = "") -> dict[str, float]:
-        """Returns the times at which the grace periods of versions began, in epoch seconds.
+        """Returns the start of each version's grace period, in epoch seconds.
 
-        The keys are the paths of the versions.
-        The grace period starts when the version is written, and again when it is superseded or
-        removed. Incomplete versions are included.
+        The keys are the paths of the versions. The grace period starts when the version is written,
+        and again when it is superseded or removed. Incomplete versions are included.
 
         Args:
             within: an output, or a folder of outputs; empty for all outputs.
@@ -393,7 +392,7 @@ class Folder:
         """
         links = version.manifest.links.items()
         return (
-            os.path.isdir(self.content(version.path))  # noqa: PTH112 - faster, and many versions are examined
+            os.path.isdir(self.content(version.path))  # noqa: PTH112 - faster
             and not any(self.lacking(version))
             and all(self.linked(version, *link) for link in links)
         )

@@ -43,8 +43,8 @@ class SplitMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         made_of: a fingerprint of the inputs from which the content was computed.
         placing: the settings that determine the splits.
         demonstrations: maps the id of each demonstration to the remembered facts.
-        moved: maps the ids of demonstrations that the last build moved to another split to their
-            earlier and current splits.
+        moved: the demonstrations that the last build moved to another split. Maps each id to the
+            earlier and the current split.
     """
 
     made_of: str = ""

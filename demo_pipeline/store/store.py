@@ -87,7 +87,7 @@ class Store:
         """Returns the published version of an output; None if it is missing or not complete.
 
         Args:
-            whole: versions that are known to be complete, and therefore not examined.
+            whole: versions that are known to be complete and are therefore not examined.
         """
         version = self.published(output)
         if version and (version.key in whole or self.is_complete(version)):
@@ -202,9 +202,9 @@ class Store:
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yields the output's name and the version for each version in the store.
+        """Yields each version in the store, after the name of its output.
 
-        The version is None if its manifest is damaged.
+        Yields None instead of a version whose manifest is missing or damaged.
 
         Args:
             within: an output, or a folder of outputs; empty for all outputs.

@@ -98,8 +98,8 @@ class Uploads:
     def usable(self, names: Iterable[str]) -> set[str]:
         """Returns the names of folders that can be ids of demonstrations.
 
-        Names that differ only in case are the same folder on Windows and macOS. Of several names
-        that differ only in case, one is usable if it is the only one with outputs in the store.
+        Names that differ only in case are the same folder on Windows and macOS. Of several such
+        names, one is usable only if it alone has outputs in the store.
         """
         names_by_lower_case = defaultdict[str, list[str]](list)
         for name in filter(is_safe_id, names):
@@ -238,8 +238,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # An optional file that changes during the download is left out for good, because
-                # its changes do not count as changes of the upload.
+                # An optional file that changes during the download is left out. It stays left out,
+                # because its changes do not count as changes of the upload.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 

@@ -35,7 +35,7 @@ def check_against_inputs(
 
     Args:
         out: the folder of the trajectory, in valid OSWorld-Desktopd format.
-        folders: the folders of the outputs of stages, by the name of the stage.
+        folders: maps the name of each stage to the folder of its output.
         failure: why the recording is not a success; None if it is a success.
     """
     rows = read_rows(out / PROVENANCE_FILE, PROVENANCE_SCHEMA)
@@ -76,10 +76,9 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Returns the log lines of the scans that show typed text, for each typing action.
+    """Returns, for the index of each typing action, the log lines of the scans that show its text.
 
-    The keys are the indexes of the typing actions. Actions that may become one step share their
-    scans.
+    Actions that may become one step share their scans.
     """
     scans: dict[int, set[int]] = {}
     scans_of_joined: set[int] = set()
@@ -112,7 +111,7 @@ def _check_actions(
                 PROVENANCE_FILE,
                 f"step {row['step_index']}: opened_by_hover and hover_x contradict each other",
             )
-        # `end_ms` is not compared: a step with several typing actions ends later than the first.
+        # `end_ms` is not compared, because a step that joins typing actions ends with the last one.
         if times.get(row["action_index"]) != row["press_ms"]:
             message = f"step {row['step_index']} is not at the time of its action"
             yield _problem(PROVENANCE_FILE, message)

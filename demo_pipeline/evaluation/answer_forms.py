@@ -1,7 +1,7 @@
 """The forms in which a model can be asked and can answer, for example `messages` or `opencua`.
 
 A form defines the text of the request, the correct answer, and the decoder of answers. The system
-prompt of the form `opencua` is our own; users can replace it with that of OpenCUA's authors.
+prompt of the form `opencua` is our own; users can replace it with the one by OpenCUA's authors.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +111,7 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether answers in a form give coordinates in pixels of the model's resized image."""
+    """Whether answers in a form give coordinates in pixels of the image as the model resizes it."""
     return form == "messages" and settings.coordinates == "absolute"
 
 

@@ -38,7 +38,7 @@ def private_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def private_log(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file with mode 0600 to append lines to; an unfinished last line is removed first.
+    """Opens a file with mode 0600 for appending lines, and removes an unfinished last line.
 
     Raises:
         OSError: the folder is not writable.
@@ -174,7 +174,7 @@ def send_requests(
         on_answer: is called after every result.
 
     Returns:
-        The number of requests that were answered now, and the number of failed requests.
+        The number of newly answered requests, and the number of failed requests.
 
     Raises:
         ValueError: the server refuses every request, or a line is not a request.

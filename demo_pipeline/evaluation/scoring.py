@@ -425,7 +425,7 @@ _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step without a correct answer; `reason` says why `answer` is None."""
+    """A step with a wrong answer or none; `reason` says why `answer` is None."""
 
     step: TrueStep
     answer: Answer | None

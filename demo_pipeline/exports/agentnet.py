@@ -1,7 +1,7 @@
 """Exports whole trajectories in AgentNet's format, with a JSON line for each trajectory.
 
-OpenCUA's thought generator reads a second version, which has only the code. The validator is
-strict: code may contain only the calls that agentnet_code.py knows.
+A second file has only the keys that OpenCUA's thought generator reads. The validator is strict:
+code may contain only the calls that agentnet_code.py knows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -146,7 +146,7 @@ ScrollDirection = Literal["up", "down", "left", "right"]
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """A call in the vocabulary of a format, with arguments that are the same for all formats.
+    """A call in any format, such as code or tool calls; the fields are the same for all formats.
 
     Attributes:
         name: the call's name in the format; empty if the call was made from one of our actions.

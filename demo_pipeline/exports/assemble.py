@@ -162,7 +162,7 @@ class DatasetFiles(ABC):
         return ""
 
     def _stream(self, file: File, name: str, stack: ExitStack) -> Callable[[Any], object]:
-        """Returns the function that takes the next value of a file; the first call opens the file.
+        """Returns the function that takes the next value of a file; opens the file if necessary.
 
         Args:
             name: path of the file in the dataset.

@@ -117,7 +117,7 @@ def _text(value: dict[str, Any]) -> str:
 
 
 def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
-    """Yields the row from which the folder for a stretch of consecutive steps is written."""
+    """Yields the row with the content of the folder for a stretch of consecutive steps."""
     top = f"{{split}}/{source.id}"
     prompt = stretch.prompt(source.instruction)
     first = stretch.steps[0].files

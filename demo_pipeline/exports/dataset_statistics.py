@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # importing duckdb takes 0.1 s and 12 MB, so only queries imp
     from duckdb import DuckDBPyConnection
 
 Tables = Mapping[str, list[dict[str, Any]]]
-"""The rows of each table of statistics, by the table's name."""
+"""Maps the name of each statistics table to its rows."""
 STATISTICS_FILE = "statistics.json"
 
 

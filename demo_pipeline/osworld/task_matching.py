@@ -25,7 +25,7 @@ class TaskMatch:
     """The OSWorld task of a demonstration.
 
     All attributes except `catalogued` are None if no task matches. If several task files match,
-    ordinary tasks are preferred to risk tasks, and the first file by path is described.
+    ordinary tasks are preferred to risk tasks. The attributes describe the first file by path.
 
     Attributes:
         match: how the task was found, `id` or `instruction`.

@@ -311,7 +311,7 @@ class Redaction:
             names.add(action["parameters"]["text"])
 
     def _find_in_screenshots(self) -> None:
-        """Covers the settings' regions, boxes that people marked, and recognised private text."""
+        """Covers regions from the settings, boxes that people marked, and recognised secrets."""
         names = [name for name in self._names("/screenshot.png") if name.startswith("steps/")]
         reader = ScreenshotReader()
         for number, name in enumerate([*names, _FINAL]):

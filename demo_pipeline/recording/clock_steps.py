@@ -78,7 +78,7 @@ USUAL_GAP_MS = 16  # assumed time between two pointer moves if the log has no co
 # keys into one action, and too short to count as a pause.
 APART_MS = 1_500
 _MOTION_MS = 250  # the longest time between two pointer moves of the same motion
-# A pointer is moving only if it moves at least two screen pixels from each line to the next.
+# The pointer counts as moving if it moves at least two screen pixels from each line to the next.
 _MIN_STEP_PX = 2.0
 _WINDOW = 20_000  # lines of input examined on each side of a possible clock step
 _SCAN_MS = 60_000  # the longest time from the start of a scan to the writing of its line

@@ -323,7 +323,7 @@ def layout_of_locale(locale: str) -> str | None:
 
 
 _INPUT_METHODS = _words("zh ja ko vi")  # languages that are typed with an input method
-# Places that write traditional Chinese, where the input methods Bopomofo and Cangjie are usual.
+# Regions with traditional Chinese, where the input methods Bopomofo and Cangjie are usual.
 _TRADITIONAL = _words("TW HK MO")
 
 

@@ -49,8 +49,8 @@ class _Row:
     Attributes:
         demonstration: the id of the demonstration from which the row was made.
         split: the split of the row; empty if unknown.
-        parts: for each column, the digest of its value. If the value names files, the key
-            `<column> (file)` has the digest of their contents.
+        parts: maps each column to the digest of its value. If the value names files, the key
+            `<column> (file)` has the digest of the files' contents.
     """
 
     demonstration: str
@@ -65,7 +65,7 @@ class _Dataset:
     Attributes:
         stage: the name of the stage that built the dataset.
         name: the dataset's version or folder, as shown to people.
-        read_rows: a function that reads the rows, and returns them by id.
+        read_rows: a function that returns a dictionary from ids to rows.
     """
 
     stage: str

@@ -524,7 +524,7 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports scans of actions that are empty, damaged, or contradicted by hit tests."""
+    """Reports empty scans, damaged scans, and scans that hit tests contradict."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):

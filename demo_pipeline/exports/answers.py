@@ -94,7 +94,7 @@ Raises only `AnswerFormatError`, whatever the text is.
 """
 
 
-# Types of the clicks that have `PointParameters`, by button and number of clicks.
+# Maps button and number of clicks to those click types that have `PointParameters`.
 _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,

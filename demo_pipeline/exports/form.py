@@ -279,8 +279,8 @@ class Form:
             for the statistics in the card.
         place: returns a table row as it is written to a split; its last argument is the folder of
             the trajectory.
-        pictures: returns the source file of each image of a row, by the image's name in the
-            dataset.
+        pictures: returns a mapping from the name of each image of a row in the dataset to the
+            image's source file.
         whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
         side_files: returns the files about the whole dataset by name: the JSON value of each file,

@@ -322,7 +322,7 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Returns the source file of each image of a row, by the image's name in the dataset.
+    """Maps the name of each image of a row in the dataset to the image's source file.
 
     The screenshot is in the dataset twice: at its usual path, and at its path in `cua_lite/`.
     """

@@ -351,7 +351,7 @@ class _Chooser:
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
         self._names = Counter[tuple[str, str]]()  # number of rivals by normalised name and role
-        self._texts = Counter[str]()  # number of rivals by the normalised words that name them
+        self._texts = Counter[str]()  # number of rivals by normalised text that may name them
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):

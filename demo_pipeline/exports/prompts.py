@@ -188,7 +188,7 @@ def with_points_replaced(
     """Replaces points such as `(12, 34)` in a sentence; returns one line with markers escaped.
 
     Args:
-        replacements: the replacement for each point, by the point's text, such as `(12, 34)`.
+        replacements: maps the text of a point, such as `(12, 34)`, to its replacement.
         other: replacement of all other points. If it is None, other points stay unchanged.
     """
 

@@ -425,8 +425,8 @@ class _FileReader:
         self._file = file
         self._root = root
         self.count = 0
-        self._places: dict[str, str] = {}  # file and line of the first record with each id
-        self._splits: dict[str, str] = {}  # split of each trajectory, by the trajectory's id
+        self._places: dict[str, str] = {}  # maps each id to its first file and line
+        self._splits: dict[str, str] = {}  # maps each trajectory id to its split
         self._files = NamedFiles.below(root / file.base)
 
     def problems(self, path: Path, split: str) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""The lists of all stages: those of a demonstration, and those of the datasets.
+"""Lists all stages: the stages of a demonstration, and the stages that build datasets.
 
 Each stage is declared in the package of its subject. Assets, jobs, `export`, `validate`, `stats`,
 pruning and error messages are derived from the lists.

@@ -202,9 +202,9 @@ class Store:
         return sorted(filter(is_output, self.objects.outputs(folder)))
 
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
-        """Yields each version in the store, after the name of its output.
+        """Yields each version in the store as a pair of the output's name and the version.
 
-        Yields None instead of a version whose manifest is missing or damaged.
+        The version is None if its manifest is missing or damaged.
 
         Args:
             within: an output, or a folder of outputs; empty for all outputs.

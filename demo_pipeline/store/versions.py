@@ -253,8 +253,8 @@ class Staging:
     """A version that is being built. The build function writes its files under `path`.
 
     Attributes:
-        directory: the staged directory. It has the depth of the version's folder, so that relative
-            links remain valid after the move.
+        directory: the staged directory. It has the same depth as the version's final folder, so
+            that relative links remain valid after the move.
         find: returns the local folder of a version, given its output and its id. Raises
             `StorageError` if the version was removed.
         links: maps the path of each link below `path` to the version to which it leads.

@@ -92,8 +92,8 @@ def draw_action(
 ) -> None:
     """Draws an action and its target on the screenshot before the action.
 
-    Each click is a ring, drags and scrolls are arrows, and the target is a box. `label_of` returns
-    the label.
+    Clicks are drawn as rings, drags and scrolls as arrows, and the target as a box. The label comes
+    from `label_of`.
 
     Args:
         picture: the screenshot, (height, width, 3) BGR, which is changed.

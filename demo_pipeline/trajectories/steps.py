@@ -125,8 +125,8 @@ class Step:
         wheel_disagrees: whether a scroll's direction in the video contradicts the direction that
             the wheel's unit and the platform imply. None for other actions, and for scrolls that
             the video does not show.
-        hovered: the positions, in order, where the resting pointer opened the pressed element, such
-            as an item of a submenu. Empty without a hover.
+        hovered: the positions, in order, where the pointer rested so that the pressed element, such
+            as an item of a submenu, opened. Empty without a hover.
     """
 
     action: Action

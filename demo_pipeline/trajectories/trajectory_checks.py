@@ -76,7 +76,7 @@ def _check_result(out: Path, failure: str | None) -> Iterator[Problem]:
 
 
 def scans_of_typing(actions: Sequence[Action]) -> Mapping[int, set[int]]:
-    """Returns, for the index of each typing action, the log lines of the scans that show its text.
+    """Returns, for each typing action, the log lines of the scans that show its text.
 
     Actions that may become one step share their scans.
     """

@@ -279,8 +279,7 @@ class Form:
             for the statistics in the card.
         place: returns a table row as it is written to a split; its last argument is the folder of
             the trajectory.
-        pictures: returns a mapping from the name of each image of a row in the dataset to the
-            image's source file.
+        pictures: returns the images of a row: a mapping from names in the dataset to source files.
         whole: whether rows are made from whole trajectories instead of steps.
         details: returns further keys of the summary.
         side_files: returns the files about the whole dataset by name: the JSON value of each file,

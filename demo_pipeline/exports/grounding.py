@@ -322,7 +322,7 @@ def _row(
 def _pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Maps the name of each image of a row in the dataset to the image's source file.
+    """Returns a row's images: a mapping from names in the dataset to source files.
 
     The screenshot is in the dataset twice: at its usual path, and at its path in `cua_lite/`.
     """

@@ -76,7 +76,7 @@ def image_suffix(settings: DatasetSettings) -> str:
 def cudag_pictures(
     candidate: Candidate, split: Split, record: KeptRow, settings: DatasetSettings
 ) -> Mapping[str, str]:
-    """Maps the name of each image of a record in the dataset to the image's source file.
+    """Returns a record's images: a mapping from names in the dataset to source files.
 
     The source is an image that the stage `records` made, or the screenshot if that stage made no
     image. See `Form.pictures`.

@@ -133,7 +133,7 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def named_arguments(self) -> dict[str, Any]:
-        """Returns the values of all arguments by name, with `action` first."""
+        """Returns a dictionary of all arguments, with `action` first."""
         return {"action": self.action, **self.arguments}
 
     def as_dict(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """Returns the values by key, declared keys first. Nested models are not converted."""
+        """Returns a dictionary with the declared keys first. Nested models stay models."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()

@@ -30,7 +30,7 @@ def differing_files(
     Symbolic links are not followed.
 
     Args:
-        expected: the expected content of files, by path relative to the folder.
+        expected: maps paths relative to the folder to the expected content.
         besides: paths of additional files, which must exist with any content. If it is None,
             additional files are ignored.
     """

@@ -204,7 +204,7 @@ def described_schema(
     """Returns the schema of a table with descriptions and domains in the metadata of the columns.
 
     Args:
-        domains: domains by column name. A key may list several names, separated by spaces.
+        domains: maps column names to domains. A key may list several names, separated by spaces.
     """
     domain_by_name: dict[str, Domain] = {}
     for names, domain in domains.items():
@@ -217,7 +217,7 @@ def described_schema(
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Returns the descriptions in a schema from `described_schema`, by column name."""
+    """Returns a mapping from the columns of a declared schema to their descriptions."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 

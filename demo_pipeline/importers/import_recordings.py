@@ -1,4 +1,4 @@
-"""Finds recordings of other tools below given paths, and imports a recording as an upload.
+"""Finds recordings of other tools below given paths, and imports them as uploads.
 
 To support another tool, add its importer to `IMPORTERS`.
 """
@@ -150,7 +150,7 @@ def import_recording(
 
 
 def read_failure(error: OSError, source: SourceFiles) -> str:
-    """Returns a sentence about an error if a file of the recording caused it, else re-raises it."""
+    """Returns a sentence about an error in a file of the recording; re-raises other errors."""
     if error.filename is None or Path(str(error.filename)) not in source.files:
         raise error
     return f"{error.filename}: {system_trouble(error) or 'it cannot be read'}"

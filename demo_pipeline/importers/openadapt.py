@@ -103,7 +103,7 @@ def _read(source: SourceFiles) -> SourceRecording:
 
 
 def _tables(database: Path) -> dict[str, list[_Row]]:
-    """Returns the rows of the tables `recording` and `action_event`, by table name.
+    """Returns a mapping from the tables `recording` and `action_event` to their rows.
 
     Raises:
         UnreadableSourceError: the database is damaged.

@@ -181,8 +181,8 @@ def _taken(frames: Sequence[_Message]) -> dict[float, float]:
 class _CapturedArea:
     """The part of the desktop that the video shows. If this part is a window, it may move.
 
-    - If the log reports windows that are larger than the video by an invisible border, the video
-      shows such a window.
+    - If the log reports a window with the size of the video plus an invisible border, the video
+      shows this window.
     - Otherwise, if all presses are on the display at the desktop's origin, the video shows this
       display.
     - Otherwise the display is unknown, and positions cannot be converted.

@@ -153,7 +153,7 @@ class CodeReader:
 
         Args:
             name: the function, a key of `_ARGUMENTS`.
-            given: the arguments, by parameter name.
+            given: maps parameter names to arguments.
         """
         if name in _CLICKS:
             self._click(name, given)
@@ -304,6 +304,6 @@ class CodeReader:
 
 
 def _button(given: Mapping[str, Any], default: str = "left") -> str:
-    """Returns the button in the arguments; the default if there is none or it is unknown."""
+    """Returns the button in the arguments; the default if the button is missing or unknown."""
     button = str(given.get("button", default)).lower()
     return button if button in {"left", "right", "middle"} else default

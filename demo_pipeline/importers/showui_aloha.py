@@ -55,7 +55,7 @@ def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder, each with its videos.
 
     A video belongs to the log whose time of day is in the video's name. If a folder has only one
-    log, and no video's name contains its time, all videos of the folder belong to this log.
+    log, and no video's name contains the log's time, all videos of the folder belong to this log.
     """
     logs = [match for name in sorted(names) if (match := _LOG.fullmatch(name))]
     names_of_videos = [name for name in sorted(names) if name.lower().endswith(_VIDEOS)]

@@ -121,7 +121,7 @@ def calibrate(
 
 
 def _logged_clock(events: Any, documented: Clock, first_s: float) -> Clock | None:
-    """Returns the clock from the start time that ffmpeg printed, or None if none is logged."""
+    """Returns the clock from the start time that ffmpeg printed, or None if it is not logged."""
     printed = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"].to_pylist()
     return ffmpeg_clock(filter(None, printed), documented.origin_ms, first_s)
 

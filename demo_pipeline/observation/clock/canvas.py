@@ -248,7 +248,7 @@ class RecordedScreen:
     def documented_scale(self) -> float | None:
         """Video pixels per unit of the monitor's size.
 
-        None if meta.json has no monitor, or if its aspect ratio differs from the video's.
+        None if meta.json has no monitor, or if monitor and video have different aspect ratios.
         """
         if self.monitor is None or min(self.monitor) <= 0:
             return None

@@ -4,7 +4,7 @@ A *lag* is the delay of the video's start relative to the documented clock. Each
 lags and returns the clock for the lag that explains the changed pixels best.
 
 - Pointer moves are the most exact evidence, and also show the event scale.
-- Typing serves videos that do not show the pointer, and parts in which the pointer rests.
+- Typing is used for videos that do not show the pointer, and for parts where the pointer rests.
 - Clicks are the least exact evidence, because applications take different times to react.
 """
 

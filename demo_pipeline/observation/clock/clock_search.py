@@ -61,7 +61,8 @@ MIN_STRETCHES = 6  # the search does not give up before 6 stretches, even in a s
 MAX_SHARE = 0.3
 MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
 MIN_ANSWERED = 4  # inputs with possible effects; a stretch with fewer is not worth decoding
-# Maximum share of the video that is decoded for the search by all inputs together.
+# Recordings of keyboard work need more video: `_keyboard_work` and `answered_clock` each decode at
+# most 20 % of the video in addition.
 MORE_SHARE = 0.2
 DRIFT_AFTER_S = 300.0  # seconds; in a shorter time, no clock drifts by a frame
 MAX_DRIFT_S = 1.5  # maximum drift that is searched for in later parts of the video, seconds
@@ -93,7 +94,7 @@ class ClockSearch:
     keys: Floats
 
     def _decode(self, changes: ChangeMap, batches: Iterable[Sequence[Span]]) -> Iterator[None]:
-        """Decodes one batch of stretches after the other into `changes`, and yields after each.
+        """Decodes batches of stretches into `changes`, and yields after each batch.
 
         The caller may stop after any batch. The video is opened once and read forwards for all
         batches, because in a video with a single key frame every seek decodes from the beginning.
@@ -128,7 +129,7 @@ class ClockSearch:
         movement on. If `logged` is given, only one batch is decoded.
 
         Args:
-            logged: the clock from the start time that ffmpeg printed, or None if none is logged.
+            logged: the clock from the start time that ffmpeg printed, or None if it is not logged.
             scales: event scales to try, the most likely first.
 
         Returns:
@@ -150,7 +151,7 @@ class ClockSearch:
     def _keyboard_work(self, documented: Clock) -> Iterator[list[Span]]:
         """Yields a single, longer stretch from the first movement on, for a video with few moves.
 
-        Decoding this much at once is cheaper than several seeks, because in a video with a single
+        Decoding one long stretch is cheaper than several seeks, because in a video with a single
         key frame every seek decodes from the beginning.
         """
         times = self.video.times
@@ -280,8 +281,8 @@ class ClockSearch:
     def _part(self, clock: Clock, span: Span, changes: ChangeMap) -> ClockPart | None:
         """Returns the clock estimated from one part of the video, within `MAX_DRIFT_S` of `clock`.
 
-        Returns None if there is too little evidence, or if there is only typing and it agrees with
-        `clock`.
+        Returns None if there is too little evidence, or if the only evidence is typing that agrees
+        with `clock`.
         """
         middle_ms = clock.event_time((span.start + span.end) / 2)
         scales = [clock.event_scale]

@@ -154,7 +154,10 @@ def _clock_within(
 
 
 def _windows(inputs: InputTimes) -> Iterator[tuple[float, float]]:
-    """Yields start and end of the windows with the most input, epoch ms; they do not overlap."""
+    """Yields start and end (epoch milliseconds) of the windows with the most input.
+
+    Each input counts in only one window.
+    """
     times = np.sort(np.concatenate([inputs.track.times, inputs.keys]))
     for _ in range(MAX_WINDOWS):
         counts = np.searchsorted(times, times + WINDOW_MS) - np.arange(len(times))

@@ -42,7 +42,7 @@ _FINE_STEP_S = 0.004  # seconds between two lags
 # The clock is in the middle of the lags whose score is at most 3 nats below the best score. A lag
 # with 3 nats less is twenty times less likely.
 _PLATEAU_NATS = 3.0
-# Seconds from an input to the reaction in the video. Each is tried for all inputs together.
+# Seconds from an input to its reaction in the video. Each value is tried for all inputs together.
 _ANSWERS_S = (0.0, 0.04, 0.08, 0.12, 0.16, 0.2, 0.24)
 _LAGS_AT_ONCE = 2000  # lags that are tested at once; limits the memory for hours of video
 

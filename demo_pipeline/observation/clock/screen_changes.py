@@ -6,7 +6,7 @@
 Both test candidate canvases. A canvas *explains* a move of the pointer if cells changed where this
 canvas puts the pointer. The change of resolution is a large redraw between the last move that the
 old canvas explains and the first move that only the new canvas explains. If no candidate has the
-new resolution, it stays unknown.
+new resolution, the resolution stays unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -434,7 +434,7 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether to call `change` now: if moves are few, or their number is a power of 2."""
+        """Whether to call `change` now: there are few moves, or their number is a power of 2."""
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:

@@ -46,8 +46,8 @@ If the scale is None, no target has a box.
 class ScaledRequests:
     """Creates the requests of the actions at each scale that the boxes of their trees may have.
 
-    Some recorders log trees in other units than pointer positions. The *scale* converts the boxes
-    of a tree to the unit of pointer positions. It is 1 for most trees.
+    Some recorders log the boxes of trees and the pointer positions in different units. The *scale*
+    converts the boxes of a tree to the unit of pointer positions. It is 1 for most trees.
 
     Args:
         screen: the canvas of each part of the recording. Parts may be added during decoding.
@@ -103,8 +103,8 @@ class _PendingRequest:
     def chooser(self, scale: float | None) -> FrameChooser:
         """Returns the chooser for a scale.
 
-        If it does not exist, returns the chooser for a target without a box, or else the chooser
-        for the scale 1.
+        If the scale has no chooser, returns the chooser for a target without a box. If that is
+        missing, too, returns the chooser for the scale 1.
         """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)

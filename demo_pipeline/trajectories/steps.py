@@ -126,7 +126,7 @@ class Step:
             the wheel's unit and the platform imply. None for other actions, and for scrolls that
             the video does not show.
         hovered: the positions, in order, where the pointer rested so that the pressed element, such
-            as an item of a submenu, opened. Empty without a hover.
+            as an item of a submenu, appeared. Empty without a hover.
     """
 
     action: Action

@@ -137,7 +137,7 @@ class ScanFields:
         return later[:count]
 
     def fields(self, scan: LoggedScan) -> tuple[Field, ...]:
-        """Returns the fields of a scan in document order; empty if the scan cannot be read."""
+        """Returns the fields of a scan in document order, or () if the scan cannot be read."""
         if scan.event_index not in self._fields:
             with self._log.open("rb") as log:
                 log.seek(scan.byte_offset)

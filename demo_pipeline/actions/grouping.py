@@ -34,7 +34,7 @@ from demo_pipeline.settings import ActionSettings
 
 MAX_CLICKS = 3  # maximum number of clicks in an action; a fourth click begins a new action
 
-# The name in actions for each logged button name in lower case.
+# Maps logged button names, in lower case, to the names that actions use.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
 
 
@@ -454,7 +454,7 @@ class Segmentation:
 
     Attributes:
         actions: actions and pauses, in time order.
-        reasons: the reason why an input event belongs to no action, by line number.
+        reasons: maps line numbers of inputs to the reason why the input belongs to no action.
         unknown_keys: logged key names that recording/key_names.py does not know.
         wheel_remainder: sum of all logged wheel deltas in notches, minus the signed notches of the
             scrolls.

@@ -38,7 +38,7 @@ class Repairs:
     """The changes that the passes of `repair` made to the inputs.
 
     Attributes:
-        dropped: the reason why an input was dropped, by line number.
+        dropped: maps line numbers of dropped inputs to the reason.
         duplicate_factors: how many times each event was logged, by event type. Event types that
             were logged once are left out.
         filled_positions: number of presses and releases that got the position of another event.

@@ -354,7 +354,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    This is so if the video contradicts the rule by unit, but only a single scroll shows the sign.
+    The direction is unknown if the video contradicts the rule by unit, but only a single scroll
+    shows the sign.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE

@@ -183,7 +183,7 @@ def _erasable(text: str) -> Iterator[str]:
     yield unit
 
 
-# The kind of unknown input for each reason in ledger.parquet.
+# Maps reasons in ledger.parquet to the kind of unknown input.
 _UNKNOWN: Mapping[str, str] = {"unknown_key": "key", "other_button": "button"}
 _REMEDY = "a recorder that logs `actual_char`, or the name of the key, makes the typing whole"
 

@@ -84,7 +84,7 @@ def print_records(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def print_statistics(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], *, everything: bool
 ) -> None:
-    """Prints an overview of the statistics in at most 24 lines, or all of them (`everything`)."""
+    """Prints an overview of at most 24 lines or, with `everything`, all statistics."""
     if everything:
         for title, rows in tables.items():
             print_records(title.replace("_", " "), rows)

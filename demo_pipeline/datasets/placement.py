@@ -147,7 +147,7 @@ class _Placement:
         return KnownDemonstration(task, group, split, files, source.content)
 
     def _files(self, demonstration: str) -> tuple[str, ...]:
-        """Returns the SHA-256 hashes of video and log; empty if the manifest is unreadable."""
+        """Returns the SHA-256 hashes of video and log, or () if the manifest is unreadable."""
         try:
             folder, _ = self.store.open(RAW_RECORDINGS_STAGE.output(demonstration), MANIFEST_FILE)
             manifest = read_manifest(folder)

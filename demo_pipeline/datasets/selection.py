@@ -343,8 +343,8 @@ class Candidate:
         source: the trajectory in the store.
         instruction: instruction from task.json, with people's corrections.
         application: application from task.json.
-        split_groups: the groups in the provenance, the instruction, and rewordings of the
-            instruction.
+        split_groups: names of the split groups: those in the provenance, and a group for each
+            wording of the instruction.
         recorded: time of the recording, in UTC.
         hidden: the hidden actions, that is, the actions that no screenshot shows.
         incomplete: indexes of the steps that exports of steps leave out, because too many of the
@@ -356,7 +356,7 @@ class Candidate:
             the end is not in `incomplete`.
         stretch: the steps that exports of whole trajectories use. None if there are too few
             consecutive steps without a hidden action.
-        wordings: rewordings of the instruction.
+        wordings: rewordings of the instruction, and the instruction if a reviewer corrected it.
     """
 
     source: DatasetTrajectory

@@ -147,10 +147,10 @@ def _sensor(
     """Judges the last evaluation of a sensor.
 
     Args:
-        state: the stored state; None for a sensor that Dagster has not started yet.
-        ticks: the last evaluation; empty if there was none.
-        now: epoch seconds.
-        interval: seconds between two evaluations; None while no daemon runs.
+        state: the stored state, or None if Dagster has not started the sensor yet.
+        ticks: a list with the last evaluation, or an empty list if there was none.
+        now: the current time in epoch seconds.
+        interval: number of seconds between two evaluations, or None if no daemon runs.
     """
     last = ticks[0].timestamp if ticks else None
     status = ticks[0].status.value if ticks else None

@@ -81,7 +81,7 @@ def data_version(result: BuildResult) -> dg.DataVersion:
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
-    """Returns metadata with the columns of an asset's table; empty if the asset has no table."""
+    """Returns metadata with the columns of an asset's table, or {} if the asset has no table."""
     if schema is None:
         return {}
     descriptions = column_descriptions(schema)

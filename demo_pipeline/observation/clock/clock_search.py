@@ -34,8 +34,10 @@ WORTH_S = 10.0  # if less than 10 s of video remain, they are not checked
 # One part is checked for every 30 seconds of video, because videos slip by 1 or 2 frames in 90 s.
 PART_S = 30.0
 MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice
-PART_MOVES = 24  # moves between frames in a checked part; twice the minimum for finding a lag
-PART_KEYS = 24  # keys in a checked part; twice the minimum for finding a lag
+# A checked part has 24 moves between frames, or at least 24 typed keys if no part has enough moves.
+# Both are twice the minimum for finding a lag.
+PART_MOVES = 24
+PART_KEYS = 24
 # Smallest and largest number of seconds from a key to its character if the clock is right.
 # Measured: 0.00 to 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12)
 # makes the clock look less certain than it is.

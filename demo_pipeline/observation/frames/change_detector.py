@@ -40,7 +40,7 @@ class ChangeDetector:
         acting: spans in which the effects of an action may change the screen. The default is the
             whole video, so that no cell counts as flickering.
         grab_s: seconds between two frames while the screen changes.
-        seen: changes between frames that were decoded earlier. They count for flicker, too.
+        seen: changes between frames that were decoded earlier. They also show which cells flicker.
 
     Attributes:
         flickering: (rows, columns), true where a cell flickers, according to the frames so far.

@@ -85,8 +85,8 @@ class ChangeMap:
     def only(self, is_chosen: Cells) -> "ChangeMap":
         """Returns a map with only the comparisons for which `is_chosen` is true.
 
-        `is_chosen` has the shape (frames - 1,). The map's `times` begin with the earlier frame of
-        the first chosen comparison.
+        `is_chosen` has the shape (frames - 1,). The `times` of the result begin with the earlier
+        frame of the first chosen comparison.
         """
         chosen = ChangeMap()
         first = int(np.argmax(is_chosen)) if is_chosen.any() else 0
@@ -548,7 +548,7 @@ def connected_parts(
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
     labels = cv2.connectedComponents(widened, connectivity=8)[1]
-    # Boxes from outlines take an eighth of the time of OpenCV's statistics of connected components.
+    # Finding boxes by outlines is eight times as fast as by OpenCV's connected components.
     # A part with holes has several outlines; the largest is the outer one.
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:

@@ -37,8 +37,8 @@ DIFFERENT_SAMPLES = 2
 # The content only scrolled if at least this share of its rows is the same before and after. When a
 # program changed only the digits of its output, without scrolling, the share was 0.35.
 KEPT_SHARE = 0.8
-# Maximum number of evenly spaced columns that are compared. A line of text covers at least 100
-# columns, which are 4 pixels apart.
+# Maximum number of columns that are compared. They are selected evenly from columns that are 4
+# pixels apart. A line of text covers at least 100 of those.
 MOST_COLUMNS = 96
 # The earlier screen must show at least this share of the later screen's rows with content.
 KEPT_HEIGHT = 0.2

@@ -7,7 +7,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # seconds searched after the last action; a page may still load
+FINAL_LOOK_S = 15.0  # seconds searched after the last action; a page may still be loading
 FINAL_EFFECT_S = 0.3  # seconds until an application shows its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change after which the screen counts as still
 # At least BUSY_CHANGES small changes, each at most BUSY_GAP_S after the previous one, count as a

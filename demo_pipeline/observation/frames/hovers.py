@@ -33,7 +33,7 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # seconds until a resting pointer has opened content; submenus opened within 1.3 s
+HOVER_S = 1.5  # maximum seconds of rest until content opens; submenus opened within 1.3 s
 # Maximum distance to the left or right of the pointer at which opened content begins, video pixels.
 # Submenus began at up to 100 pixels.
 HOVER_REACH_PX = 240

@@ -70,10 +70,10 @@ class ScanComparison:
 
     Attributes:
         spans: times of the frames in which scans began and ended.
-        targets: whether the target was redrawn, by action index. Contains only pointing actions
-            with a scan.
-        since_scan: the changes since the scan, by action index. Contains only actions with a
-            screenshot and a scan.
+        targets: maps the index of each pointing action with a scan to whether its target was
+            redrawn.
+        since_scan: maps the index of each action with a screenshot and a scan to the changes since
+            the scan.
         scales: the scale of the boxes of each scan.
     """
 

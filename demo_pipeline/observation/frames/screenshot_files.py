@@ -183,8 +183,9 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 def _small_frame(frame: Frame, height: int) -> Any:
     """Returns a thumbnail of a frame, in the frame's own colour format.
 
-    Scaling before the conversion takes a third of the time. Returns None if the planes of the frame
-    have another format than `_PLANES`, if the frame is HDR or rotated, or if `height` is odd.
+    Scaling before the conversion to RGB takes a third of the time of scaling after it. Returns None
+    if the frame's pixel format is not `_PLANES`, if the frame is HDR or rotated, or if `height` is
+    odd.
     """
     decoded = frame.decoded
     if decoded.format.name != _PLANES or is_hdr(decoded) or rotation(decoded) or height % 2:

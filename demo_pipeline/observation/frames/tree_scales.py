@@ -110,7 +110,7 @@ class TreeScales:
     scale is 1 as long as a window has the same box as in the last scan that fitted without scaling.
 
     Attributes:
-        fits: result of `fitting_scale` for each tested scan, by the line of the scan in the log.
+        fits: maps the log line of each tested scan to the result of `fitting_scale`.
     """
 
     def __init__(self) -> None:

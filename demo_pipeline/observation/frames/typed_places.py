@@ -34,8 +34,8 @@ class TypedPlaces:
         actions: all actions; only those that type visible text are compared.
 
     Attributes:
-        places: boxes of the changes in video pixels, by index of the typing action; empty for an
-            action that changed nothing.
+        places: maps the index of each typing action to the boxes of its changes, in video pixels.
+            The sequence is empty for an action that changed nothing.
         dotted: indexes of the typing actions whose text appeared as dots, as in password fields.
     """
 

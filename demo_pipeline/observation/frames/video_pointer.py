@@ -104,7 +104,7 @@ class VideoPointer:
         return [position for position in around if position is not None]
 
     def places_around(self, before: float, after: float) -> list[Point]:
-        """Returns the positions of `moves_around`.
+        """Returns the positions of `moves_around`, or more of them if the clock is uncertain.
 
         If the clock's uncertainty exceeds the interval between frames, the result has all logged
         positions that the pointer may have had during the move.

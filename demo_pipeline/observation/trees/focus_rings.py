@@ -79,7 +79,7 @@ def ringed(
 
 
 def has_same_sides(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the sides of an element, with any ring, look the same in two screenshots."""
+    """Returns whether the sides of an element and any ring look the same in two screenshots."""
     old = _with_rim(before, box)
     new = _with_rim(after, box)
     if old is None or new is None:

@@ -2,9 +2,9 @@
 
 There are five kinds of evidence:
 
-1. Two successive scans name the same focused element, and no action in between may have moved the
+1. Two successive scans name the same focused element, and no action between them could move the
    focus away (departures.py).
-2. A click or the Tab key moved the focus, and no later action may have moved it.
+2. A click or the Tab key moved the focus, and no later action could move it.
 3. Typed text appeared in a field.
 4. A screenshot shows a focus ring around an element, or a highlighted choice in an open list or
    menu (focus_rings.py).

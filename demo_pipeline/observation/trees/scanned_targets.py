@@ -44,8 +44,7 @@ class ScannedTargets:
     """The targets of all actions according to their current scans.
 
     Attributes:
-        by_action: the current scan of each action and the elements under the pointer, by action
-            index.
+        by_action: maps an action index to the current scan and the elements under the pointer.
         desktops: the sizes of the desktop in time order, from all trees with a desktop node.
     """
 

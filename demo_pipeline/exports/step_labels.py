@@ -121,9 +121,9 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are
     included only if `include_aborted` is set, because their task may have been done.
 
-    A demonstration that no other export contains gets the split of its task in other exports. It is
-    left out as `torn_task` if other exports have its task in two splits, or if its hash or
-    application puts it into the held-out split and its task is in another split.
+    A demonstration that no other export contains gets the split of its task in other exports. If
+    other exports have its task in two splits, it is left out as `torn_task`. It is also left out if
+    its hash or application puts it into the held-out split, but its task is in another split.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)

@@ -183,9 +183,9 @@ class PngWriter:
 
         The first `_HEAD` bytes are compressed by a separate call because of a defect of ISA-L. At
         the start of a stream, ISA-L's fast loop hashes a memory address instead of the third byte
-        (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx), so that one image in several
-        thousand was encoded differently in different processes. Its loop for short input has no
-        such defect.
+        (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx). Therefore one image in
+        several thousand was encoded differently in different processes. ISA-L's loop for short
+        input does not have this defect.
         """
         height, width, channels = rgb.shape
         if channels != 3:

@@ -103,8 +103,8 @@ class Clock:
     def event_time(self, video_s: float) -> float:
         """Converts a video time (seconds) to an event time (epoch milliseconds).
 
-        If a shift leaves a gap in the video times of events, the times in the gap are converted to
-        the event time just before the shift.
+        A shift can leave a gap in the video times of events. Times in the gap are converted to the
+        event time just before the shift.
         """
         event_ms = video_s * 1000 / self.rate + self.origin_ms
         before_ms = float("inf")

@@ -236,8 +236,8 @@ def _moves_at_lag(
 ) -> tuple[Indexes, Indexes, Indexes]:
     """Returns the moves between frames at one lag, as three arrays of equal length.
 
-    For each move, the arrays contain the index of the interval between two frames, the index of the
-    position before the move, and the index of the position after the move.
+    The arrays contain indexes: of the interval between two frames, of the position before the move,
+    and of the position after the move.
 
     Args:
         events: times of the positions in `track` from `first` on, in video seconds at this lag.

@@ -102,7 +102,7 @@ class DecodeResult:
         screenshots: the row of frames.parquet for each request, in the order of the requests.
         stopped: whether `RecorderFacts.possible_stop` stopped the recorder.
         decoded: number of frames decoded.
-        digests: SHA-256 of each screenshot, by file name.
+        digests: maps the file name of each screenshot to its SHA-256.
     """
 
     evidence: Evidence

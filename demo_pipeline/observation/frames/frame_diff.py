@@ -30,7 +30,7 @@ class FrameDiff:
     def difference(self) -> Difference | None:
         """The cells that changed. None for the first frame.
 
-        If the video has other frames between the two, changes around the pointer are ignored.
+        If the video has frames between the two, changes around the pointer are ignored.
         """
         before = self.before
         frame = self.frame

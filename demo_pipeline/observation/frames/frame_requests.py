@@ -188,7 +188,7 @@ def request_frames(
 
     Args:
         actions: in time order.
-        targets: the scan and the target of each action, by action index.
+        targets: maps the index of an action to its scan and target.
         frame_s: mean interval between frames, seconds.
         grab_s: interval between frames while the screen changes, seconds.
     """

@@ -33,8 +33,8 @@ from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larger element
-# The highlight of an element in which a menu may open covers more than 1 / HIGHLIGHT_PARTS of it;
-# an estimate.
+# If an element is so large that a menu may open inside it, its highlight covers more than
+# 1 / HIGHLIGHT_PARTS of the element. This is an estimate.
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
 # Maximum distance to the left or right of a press at which a changed area may be the highlight of

@@ -56,7 +56,7 @@ def _problem(file: str, message: str) -> Problem:
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     """Returns the problems of the tables, of evidence.json and of the PNG files.
 
-    A PNG is wrong if it cannot be read or has another size than the canvas.
+    A PNG is wrong if it cannot be read or does not have the size of the canvas.
     """
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
     problems += schema_problems(folder / PICTURES_FILE, PICTURES_SCHEMA)
@@ -90,7 +90,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
 
 
 def _wrong_frames(rows: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """Yields a problem for each row with a wrong file name or with a time in the wrong order."""
+    """Yields a problem for each row whose file name is wrong or whose time is out of order."""
     for row in rows:
         expected = f"{row['action_index']:03d}.png"
         if row["file"] not in {None, expected}:

@@ -111,7 +111,7 @@ class ScreenshotFiles:
     """Writes screenshots into a folder, and a row of pictures.parquet for each of them.
 
     Attributes:
-        digests: SHA-256 of each screenshot in the folder, by file name.
+        digests: maps the file name of each screenshot in the folder to its SHA-256.
     """
 
     def __init__(self, folder: Path, table: TableWriter) -> None:

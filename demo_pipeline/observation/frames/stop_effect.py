@@ -29,8 +29,8 @@ class StopEffect:
     """The observer that looks for an effect of the last action until the end of the video.
 
     Any change of the screen is an effect. Cells that already changed right before the press are
-    ignored, except around the pointer. After a shortcut, all changes around the pointer are
-    ignored.
+    ignored, unless only the pointer changed them. After a shortcut, all changes around the pointer
+    are ignored.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
@@ -60,7 +60,7 @@ class StopEffect:
     def spans(self) -> Sequence[Span]:
         """The span from shortly before the press to the end of the video.
 
-        It is empty if the action cannot have stopped the recorder.
+        There is no span if the action cannot have stopped the recorder.
         """
         return [Span(self._begin, self._end)] if self._may_be_stop else []
 

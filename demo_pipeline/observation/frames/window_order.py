@@ -60,7 +60,7 @@ def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | No
 
 
 def _borders(detail: Luma, window: PixelBox, other: PixelBox) -> Iterator[np.ndarray]:
-    """Yields, for the upper and the lower border of a window, which samples show a border.
+    """Yields a mask of the visible samples for the upper and the lower border of a window.
 
     Only the part of each border that is inside the other window is examined.
     """

@@ -22,7 +22,7 @@ OUTSIDE_PX = 6
 _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
 SAME_PX = 3  # canvas pixels; boxes count as equal if no side differs by more
-# Minimum increase of the contrast across a side that counts as a ring, in sums of grey levels.
+# Minimum increase of the contrast across a side with a new ring, in sums of grey levels.
 # Rings increased the contrast by 60 to 400, noise by 6.
 RING_LEVELS = 30
 # Minimum ratio of the increase at a ring to the increase at any other element. With a smaller
@@ -115,9 +115,10 @@ def _background(screenshot: Grey, box: Bounds) -> int | None:
 
 
 def _contrast_rise(before: Grey, after: Grey, box: Bounds, may_be_new: bool) -> float:
-    """Returns the increase of contrast, in grey levels, that at least three sides of a box reach.
+    """Returns the largest increase of contrast that at least three sides of a box reach.
 
-    Returns 0 for an element that is new in the later screenshot, unless `may_be_new` is true.
+    The increase is in grey levels. It is 0 for an element that is new in the later screenshot,
+    unless `may_be_new` is true.
     """
     old = _with_rim(before, box)
     new = _with_rim(after, box)

@@ -53,8 +53,8 @@ def node_at(
 
     Args:
         x, y: the point, event space.
-        front: tree position of the front window, according to the video. If None, the tree
-            decides.
+        front: tree position of the front window, according to the video. If None, it is
+            taken from the tree.
         of_scroll: whether the action is a scroll. The target of a scroll may be a named document.
 
     Returns:
@@ -107,8 +107,8 @@ def _nodes_of_front_window(
     Args:
         under: positions of all nodes under the point.
         x, y: the point, event space.
-        front: tree position of the front window, according to the video. If None, the tree
-            decides.
+        front: tree position of the front window, according to the video. If None, it is
+            taken from the tree.
     """
     if front is None:
         front = front_window(tree, x, y)

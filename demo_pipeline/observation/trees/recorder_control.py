@@ -32,8 +32,8 @@ def actions_on_recorder(
 
     Args:
         names: the window names of recorders.
-        fronts: for each action index, the front window in the video as a position in the tree. If
-            it is None or missing, the front window is taken from the tree.
+        fronts: maps an action index to the tree position of the front window in the video. If the
+            position is None or missing, the front window is taken from the tree.
     """
     patterns = [name_pattern(name) for name in names if name.strip()]
     if not patterns:

@@ -28,12 +28,12 @@ PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
 # Minimum length of a password that is also removed from all other texts. Shorter passwords would
 # match parts of ordinary words.
 _SHORTEST_SOUGHT = 4
-_FEWEST_DOTS = 4  # least number of equal shapes in a row of dots; an ellipsis has three
+_FEWEST_DOTS = 4  # minimum number of equal shapes in a row of dots; an ellipsis has three
 # Minimum number of different characters in a text that is taken for a password. The screen shows a
 # text like "oooo" as a row of equal shapes even in an ordinary field.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
-_SMALLEST_DOT_PX = 2  # least width and height of a dot, video pixels
+_SMALLEST_DOT_PX = 2  # smallest width and height of a dot, video pixels
 # Largest distance between the left edges of two neighbouring dots, video pixels.
 _LARGEST_STEP_PX = 30
 _TEXT_CURSOR_PX = 3  # largest width of the text cursor, video pixels

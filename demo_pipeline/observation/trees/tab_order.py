@@ -29,7 +29,7 @@ HOLDS_FOCUS = frozenset(
         "icon",
     }
 )
-# Roles of elements that the arrow keys reach, but not Tab.
+# Roles of elements that are reached with the arrow keys, but not with Tab.
 CHOICES = frozenset({"menuitem", "listitem", "treeitem"})
 _CONTAINERS = frozenset({"window", "dialog"})
 TabStop = tuple[PixelBox, ...]

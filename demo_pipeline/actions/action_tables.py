@@ -28,8 +28,8 @@ POINTER_MOVED = "pointer_moved"
 # Flag for typing that follows other typing after a break. Both texts become one step unless the
 # video shows that the screen changed during the break.
 CONTINUED = "continued"
-# Additional flag for continued typing if the break was long and the earlier text is longer than a
-# command. Both texts become one step unless the screen was dark or locked during the break.
+# Additional flag for continued typing if the break was long and the earlier text is too long to be
+# a command. Both texts become one step unless the screen was dark or locked during the break.
 AFTER_LONG_REST = "after_long_rest"
 # Flag for typing whose text may be wrong, and for an Enter that may only have confirmed the
 # composition of an input method.

@@ -149,11 +149,10 @@ class ScanFields:
     def pairs(
         self, before: LoggedScan | None, after: LoggedScan
     ) -> Iterator[tuple[Field | None, Field]]:
-        """Yields a pair for each field of `after`: the same field in `before`, then the field.
+        """Yields a pair for each field of `after`: its counterpart in `before`, then the field.
 
-        Fields with equal role, box and name count as the same field. If `before` has no such field,
-        a field with equal role and place is used. If there is none either, the first item of the
-        pair is None.
+        The counterpart has the same role, box and name. If there is no such field, the counterpart
+        is a field with the same role and place. If there is no such field either, it is None.
 
         Args:
             before: the earlier scan, or None if there is no earlier scan.

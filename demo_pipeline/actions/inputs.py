@@ -94,7 +94,7 @@ def in_order(inputs: Sequence[Input]) -> list[Input]:
 
 
 def late_lines(inputs: Sequence[Input]) -> int:
-    """Counts the inputs whose line in the log comes after a line with a later time."""
+    """Counts the inputs that are out of order, because an earlier line has a later time."""
     late = 0
     latest = None
     for item in sorted(inputs, key=attrgetter("index")):

@@ -21,7 +21,7 @@ from demo_pipeline.recording.keyboard_layouts import accented, is_dead
 REPEAT_START_MS = 1100  # longest delay before auto-repeat begins; systems offer delays up to 1 s
 # A modifier without a release affects only the next press, and only within 1 s.
 STUCK_MS = 1000
-TAP_MAX_MS = 1000  # longest time for which a modifier is held alone in a tap
+TAP_MAX_MS = 1000  # a modifier that is held alone for longer was not tapped
 # Longest time between the events LeftCtrl and RightAlt, which together mean AltGr on Windows.
 ALTGR_WINDOW_MS = 5
 _RIGHT_ALT = frozenset({"RightAlt", "AltGr"})
@@ -172,7 +172,7 @@ def _without_altgr(names: Iterable[str]) -> list[str]:
 
 
 def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
-    """Finds modifier presses without a release, and the last time at which each has an effect.
+    """Finds modifier presses without a release, and the time of the last effect of each press.
 
     A release is missing if the log ends without it, or if the same modifier is pressed again and
     the second press does not come from auto-repeat.

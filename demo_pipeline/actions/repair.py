@@ -28,7 +28,7 @@ MIN_FACTOR_SHARE = 0.8
 # A kind of events with fewer than three groups of equal events has no factor of its own. It gets
 # the smallest factor of the other kinds.
 MIN_GROUPS = 3
-# If events were logged several times, a copy may follow within three times `window_ms`.
+# If a kind of events was logged several times, copies may be late by three times `window_ms`.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
@@ -42,7 +42,7 @@ class Repairs:
         duplicate_factors: how many times each event was logged, by event type. Event types that
             were logged once are left out.
         filled_positions: number of presses and releases that got the position of another event.
-        late_lines: number of inputs whose line comes after a line with a later time.
+        late_lines: number of inputs that are out of order in the log; see `late_lines`.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.
         second_presses: number of modifier releases that were logged as presses.
     """
@@ -206,8 +206,8 @@ def _factor(sizes: Counter[int]) -> int | None:
 
 
 BORDER_RUN = "border_run"  # flag for an action after motion along the border of the logged area
-# An action is flagged if the pointer moved along the border for at least 60 ms, or over at least 10
-# units of the log. Measured with 4,000 simulated approaches to each kind of target: 0.03 % were
+# An action is flagged if the pointer moved along the border for at least 60 ms, or by at least 10
+# logged units. Measured with 4,000 simulated approaches to each kind of target: 0.03 % were
 # flagged for a target on the border, 99.98 % for a target at least 20 pixels beyond the border, and
 # 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60

@@ -40,8 +40,8 @@ _DECIMALS = 6  # decimals to which notches are rounded, because sums of fraction
 # Minimum share of scrolls that agree on the sign of the wheel. Also the minimum share of frames
 # with motion that agree on the direction of a scroll.
 MIN_VOTE_SHARE = 0.75
-# The video overrules the rule by unit only if it shows the direction of at least two scrolls,
-# because a single scroll may seem to go the wrong way.
+# The video overrules the direction that follows from the unit only if it shows the direction of at
+# least two scrolls, because a single scroll may seem to go the wrong way.
 MIN_VOTES_AGAINST_RULE = 2
 # Minimum number of frames that must show the motion of a horizontal scroll. A single frame
 # may seem to move the wrong way.
@@ -127,9 +127,11 @@ class WheelVote:
         positive: direction in which a positive delta scrolls, or None if too few votes agree.
         votes: number of scrolls that show a sign because their content moved vertically.
         agreeing: number of votes for the more frequent sign.
-        sideways: direction of each scroll whose content moved horizontally, by action index.
-        unclear: direction and unit of each scroll whose unit is unclear in the log, by action
-            index. A lone scroll that contradicts the usual sign of its unit is left out.
+        sideways: maps the action index of each scroll whose content moved horizontally to its
+            direction.
+        unclear: maps the action index of each scroll whose unit is unclear in the log to its
+            direction and unit. A lone scroll that contradicts the usual sign of its unit is left
+            out.
     """
 
     positive: Vertical | None = None
@@ -173,8 +175,8 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
 
     The first case that applies decides:
 
-    - On macOS, deltas are pixels, and positive deltas scroll up, unless all deltas are multiples of
-      120.
+    - On macOS, unless all deltas are multiples of 120, deltas are pixels, and positive deltas
+      scroll up.
     - If any delta is too large for a number of notches, the unit is 120 per notch, as documented,
       and positive deltas scroll down.
     - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
@@ -318,7 +320,7 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
     `MIN_VOTES_AGAINST_RULE` scrolls of the unit contradict the usual sign.
 
     Returns:
-        Direction and unit of each scroll, by action index.
+        A dictionary from action indexes to the direction and the unit of the scroll.
     """
     units: dict[int, tuple[Direction, VideoUnit]] = {}
     against: dict[int, VideoUnit] = {}
@@ -341,10 +343,13 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
-    """Returns whether the video contradicts the direction of a scroll under the rule by unit.
+    """Returns whether the video contradicts the direction that follows from the wheel's unit.
 
-    Returns None if the video does not show the sign, or if only a single scroll contradicts
-    the rule by unit.
+    Returns None if the video does not show the sign, or if the only scroll that shows the sign
+    contradicts `rule_direction`.
+
+    Args:
+        rule_direction: direction of the scroll that follows from the unit.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
@@ -354,8 +359,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The direction is unknown if the video contradicts the rule by unit, but only a single scroll
-    shows the sign.
+    The direction is unknown if the video contradicts `rule_direction`, which follows from the unit,
+    but only a single scroll shows the sign.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -376,13 +381,13 @@ def scroll_direction(
     method: str | None,
     vote: WheelVote,
 ) -> Direction | None:
-    """Returns the direction that the video shows for a scroll, or None if the rule by unit decides.
+    """Returns the direction that the video shows for a scroll, or None if `rule_direction` holds.
 
     If the content of the scroll moved horizontally, this motion decides. Otherwise, the direction
     follows from the sign on which the scrolls of the recording agree.
 
     Args:
-        rule_direction: direction according to the rule by unit.
+        rule_direction: direction of the scroll that follows from the unit.
         method: `wheel_method` of the scroll. A sign from the settings (`override`) always decides.
     """
     if method == OVERRIDE:

@@ -334,8 +334,8 @@ class TextReader:
     def _chosen_keyboards(self, usual: Segmentation) -> Keyboards:
         """Chooses a layout for each stretch, so that scans confirm as many characters as possible.
 
-        `usual` contains the actions with the layout in the settings or meta.json. That layout is
-        chosen if no layout is better.
+        `usual` contains the actions with the layout in the settings or meta.json. This layout is
+        chosen unless another layout is better.
         """
         if all(self._is_settled(action) for action in _typing(usual.actions)):
             return self._stretches

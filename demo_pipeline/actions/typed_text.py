@@ -49,7 +49,8 @@ class TypedPart:
         reason: reason why the events belong to no action, used if the text is empty.
         continued: whether the part follows another part of the same typing after a break in which
             the screen may have changed.
-        after_long_rest: whether the break was long and the text before it is longer than a command.
+        after_long_rest: whether the break was long and the text before it is too long to be a
+            command.
     """
 
     gestures: list[Gesture]
@@ -81,7 +82,7 @@ class TypedText:
         self._gestures: list[Gesture] = []
         self._typed: list[_Typed] = []
         self._rests: list[int] = []  # indexes of the gestures that follow a break
-        # The breaks in `_rests` that follow a text longer than a command.
+        # The breaks in `_rests` that follow a text of more than `COMMAND_LENGTH` characters.
         self._long_rests: set[int] = set()
 
     @property
@@ -153,7 +154,7 @@ class TypedText:
     def _part(
         self, start: int, end: int, *, is_split: bool, doubt: frozenset[str] = frozenset()
     ) -> Iterator[TypedPart]:
-        """Yields the part with the gestures from `start` up to `end`, or nothing if there are none.
+        """Yields the part with the gestures from `start` up to `end`, if there are any gestures.
 
         Args:
             is_split: whether an unknown character is next to the part. If so, the part is flagged.

@@ -52,8 +52,7 @@ class AnnotateCounts:
     Attributes:
         written: number of new annotation documents with at least one value.
         existing: number of annotation documents that the store already contained.
-        escaped: number of escaped tags in new documents, plus the number of texts with other
-            escaped characters.
+        escaped: number of escapes in new documents, counted as in `clean_text`.
         refused: number of refused answers, by reason.
         gave_up: number of questions whose answers were all refused. Later runs skip these
             questions.

@@ -175,7 +175,7 @@ def read_answer(prompt: Prompt, text: str) -> dict[str, Any]:
     """Parses the JSON answer of a model, possibly in a code fence or after `<think>` tags.
 
     Returns:
-        The values of the answer, by kind of annotation.
+        A dictionary from kinds of annotations to values.
 
     Raises:
         RefusedValueError: the answer is empty, too long, not JSON, or does not match the schema.
@@ -228,7 +228,8 @@ class FileProvider:
         path: the file.
         member: the JSON member of a line that contains the demonstration id.
         read: function that converts a line to annotation documents.
-        lines: number and content of each line about a demonstration, by demonstration id.
+        lines: maps demonstration ids to the number and content of each line about the
+            demonstration.
         problems: the reasons why some lines could not be imported.
     """
 

@@ -58,7 +58,7 @@ class _StoredAnnotations:
 def _stored_annotations(
     workspace: Any, demonstration: str, versions: Mapping[str, Version]
 ) -> SourceInput:
-    """Lists annotations and decisions. Their fingerprints also cover the privacy settings."""
+    """Lists annotations and decisions, with fingerprints that also cover the privacy settings."""
     workspace.reviews.refresh(demonstration)
     workspace.reviews.require_whole(demonstration)
     decisions = tuple(workspace.reviews.about(demonstration))

@@ -53,9 +53,9 @@ class AnnotationDocument(Document):
         judged, source, author, prompt, time: as in `Annotation`.
         asked: whether the document is an answer from a server. The key of an answer depends only on
             the question. The keys of imported documents also depend on the values.
-        values: values of the annotations, by kind. A rewording of the instruction is stored under
-            its name in `VARIANTS` instead of its kind.
-        escaped: number of escaped tags, plus the number of values with other escaped characters.
+        values: maps kinds of annotations to values. For a rewording of the instruction, the key is
+            a name in `VARIANTS` instead of the kind.
+        escaped: number of escapes in all values, counted as in `clean_text`.
         refused: a word with the reason for each refused answer. If all answers to the question were
             refused, `values` is empty.
         answer: the last answer, shortened, if all answers were refused. Otherwise empty.

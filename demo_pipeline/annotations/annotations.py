@@ -265,8 +265,8 @@ def judged_digests(
         trajectory: the corrected trajectory.
 
     Returns:
-        The hashes by step number. The end of the demonstration has the number that `end_of`
-        returns, and the whole demonstration has the key None.
+        A dictionary from step numbers to hashes. The key of the end is the number that `end_of`
+        returns. The key of the whole demonstration is None.
     """
 
     def digest(*parts: object) -> str:

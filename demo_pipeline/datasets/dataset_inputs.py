@@ -20,14 +20,14 @@ class CommittedTrajectories:
 
     Attributes:
         trajectories: the trajectories, sorted by id.
-        versions: version of each trajectory, by trajectory id.
-        records: version of the output of the stage `records`, by trajectory id.
+        versions: maps trajectory ids to versions of the trajectories.
+        records: maps trajectory ids to versions of the output of the stage `records`.
         left_out: number of demonstrations without a usable trajectory, by reason.
         damaged: names of the damaged outputs, which `left_out` counts under `broken`.
         notices: sentences for the user about duplicate uploads, and about demonstrations that moved
             to another split.
-        privacy: sentences about the search for private text and its redaction. Empty if no search
-            was made and nothing was redacted.
+        privacy: sentences about the search for private text, and about redactions. Empty if no
+            search was made and nothing was redacted.
         memory: the splits to store for the next build, so that trajectories keep their splits.
     """
 
@@ -61,8 +61,7 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
         views: SQL views over all outputs of the store. Empty for a stage that needs no views.
-        published: current version of each output, by output name. Empty for a stage with a single
-            output.
+        published: maps output names to current versions. Empty for a stage with a single output.
         code_version: code version of the stage.
         exports: the state of every training export, for a stage that is built after all exports.
     """

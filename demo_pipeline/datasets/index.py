@@ -137,7 +137,7 @@ class ExportState:
         output: name of the output in the store, or empty if no version is committed.
         version: id of the committed version, or empty if no version is committed.
         size: size of all files of the version in bytes.
-        records: number of records of each trajectory in the version, by trajectory id.
+        records: maps trajectory ids to the number of records in the version.
         reason: reason why the last build failed, either the name of a check or the kind of error.
     """
 
@@ -440,7 +440,7 @@ def _write_tables(
     """Writes the tables of trajectories, steps and hidden actions.
 
     Args:
-        splits: split of each trajectory by id, or None if no export contains the trajectory.
+        splits: maps trajectory ids to splits, or to None if no export contains the trajectory.
         tally: counts the trajectories, and collects the problems of unreadable trajectories.
     """
     with (
@@ -486,7 +486,7 @@ class IndexTally:
         successful: number of trajectories whose task was done.
         complete: number of trajectories in which every action is shown by a screenshot.
         steps: number of steps of all readable trajectories.
-        by_name: a counter of names for each item of `_COUNTED`, for example of action types.
+        by_name: a counter for each item of `_COUNTED`. For example, `actions` counts action types.
         leaks: counts and rates of leaks; see `check_dataset_leaks`.
     """
 

@@ -94,7 +94,8 @@ class _Placement:
     Attributes:
         before: the splits of the last build, with the facts that decided them.
         settings: the settings of the datasets, including those in `_PLACING`.
-        demonstrations: split and other facts to store for the next build, by demonstration id.
+        demonstrations: maps demonstration ids to the split and other facts to store for the next
+            build.
     """
 
     store: Store
@@ -158,8 +159,8 @@ class _Placement:
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
 
-        Demonstrations that the last build contained, and not as duplicates, count as older than
-        all others. Apart from this, the smaller id counts as older.
+        Demonstrations that were in the last build and were no duplicates there count as older than
+        all others. Within these two groups, a smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file.

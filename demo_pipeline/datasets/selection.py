@@ -343,8 +343,8 @@ class Candidate:
         source: the trajectory in the store.
         instruction: instruction from task.json, with people's corrections.
         application: application from task.json.
-        split_groups: names of the split groups: those in the provenance, and a group for each
-            wording of the instruction.
+        split_groups: names of the split groups in the provenance, and of a group for each wording
+            of the instruction.
         recorded: time of the recording, in UTC.
         hidden: the hidden actions, that is, the actions that no screenshot shows.
         incomplete: indexes of the steps that exports of steps leave out, because too many of the

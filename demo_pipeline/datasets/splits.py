@@ -1,8 +1,8 @@
 """Assigns trajectories to splits, and decides which trajectories an export contains.
 
 Demonstrations of the same task form a group, and a hash of the group's name selects the split of
-the group. Therefore, no task is in two splits. An older demonstration changes its split only if a
-new demonstration joins two groups.
+the group. Therefore, no task is in two splits. In later builds, a demonstration usually keeps its
+split. It may change, for example, if a new demonstration joins two groups.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ class SplitPlan:
     """The split of each trajectory and of each group.
 
     Attributes:
-        splits: the split of each trajectory, by trajectory id.
-        groups: the split of each group.
-        members: the group of each trajectory, by trajectory id.
+        splits: maps trajectory ids to splits.
+        groups: maps group names to splits.
+        members: maps trajectory ids to group names.
         filled: new groups that were moved into an otherwise empty split, as pairs (group, split) in
             the order of the splits.
         empty: splits with a ratio above 0 that have no group, because there are too few groups.
@@ -70,15 +70,14 @@ def connected_groups(
     """Joins trajectories that share a split group, directly or through other trajectories.
 
     Args:
-        split_groups: the split groups of each trajectory, by trajectory id, the oldest trajectory
-            first. A trajectory without a split group becomes a group of its own.
-        names: the group names at the last build, by trajectory id. Trajectories that were not in
-            the last build are missing.
+        split_groups: maps trajectory ids to split groups. The oldest trajectory comes first.
+            A trajectory without a split group becomes a group of its own.
+        names: maps the ids of trajectories in the last build to the names of their groups.
 
     Returns:
-        The name of each trajectory's group, by trajectory id. The oldest trajectory of a group
-        decides the name, so newer trajectories never change it. The name is that of its group at
-        the last build or, if the trajectory is new, its first split group.
+        A dictionary from trajectory ids to group names. If the oldest trajectory of a group was in
+        the last build, the group keeps the name that this trajectory's group had there. Otherwise,
+        the name is the first split group of the oldest trajectory.
     """
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
@@ -118,11 +117,10 @@ def assign_splits(
        of the split is moved there, unless this would leave another split empty.
 
     Args:
-        groups: the group of each trajectory, by trajectory id.
+        groups: maps trajectory ids to group names.
         settings: seed, ratios and held-out applications. Applications may have any name that
             `normalise_app` accepts.
-        applications: the application of each trajectory, by trajectory id. Needed only for
-            held-out applications.
+        applications: maps trajectory ids to applications. Needed only for held-out applications.
         besides: ids of trajectories that get a split but do not influence other trajectories. A
             split that contains only such trajectories counts as empty.
         placed: the split that an earlier build assigned to each group.

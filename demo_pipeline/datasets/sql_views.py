@@ -141,7 +141,7 @@ def create_views(
 
     Args:
         views: all views. Views over outputs that are not in `folders` are ignored.
-        folders: the folder of each output, by the output's name (`View.output`).
+        folders: maps the names of outputs (`View.output`) to their folders.
 
     Returns:
         The names of the created views.

@@ -40,7 +40,7 @@ _NO_TRAJECTORY = (
     "no trajectory is committed yet; materialize `records` of a demonstration first, or run "
     "`demo-pipeline run`"
 )
-_graphs: dict[str, Graph] = {}  # the build graph of the current run, by run id
+_graphs: dict[str, Graph] = {}  # maps the id of the current run to its build graph
 _Results = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 

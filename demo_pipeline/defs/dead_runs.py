@@ -19,9 +19,8 @@ from demo_pipeline.runs.run_locks import KILLED, dead_runs, forget_run, has_lock
 
 _GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _LAUNCHED_BY = ".dagster/grpc_info"  # tag in which the launcher stores the address of its server
-# Maximum time from the launch of a run until its process locks the file of the run. After this
-# time, a run without the address of a server counts as dead. Measured: 4 s, and 20 s on a busy
-# machine.
+# Maximum time from the launch of a run until its process locks its lock file. After this time, a
+# run without the address of a server counts as dead. Measured: 4 s, and 20 s on a busy machine.
 _BEGIN_SECONDS = 60.0
 # A run that changed in the last 10 s does not count as dead, because its process can outlive the
 # server that launched it. Closing a run too early does no harm, because Dagster does not

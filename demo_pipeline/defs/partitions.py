@@ -14,7 +14,7 @@ ASSET_GROUP = "demo_pipeline"
 DATASET_KIND = "dataset"  # kind of the assets that are built from all trajectories
 OWNERS = ["team:demonstrations"]
 PARTITION_TAG = "dagster/partition"
-FORCE_TAG = "demo_pipeline/force"  # "true": the run also builds outputs that are up to date
+FORCE_TAG = "demo_pipeline/force"  # if "true", the run also builds outputs that are up to date
 # Why the sensor requested the run: `new`, `changed` or, for a retry, `again`.
 REASON_TAG = "demo_pipeline/reason"
 UNFINISHED = [

@@ -1,4 +1,4 @@
-"""Executes the tasks of runs/local_runs.py in its worker processes, each task as a run."""
+"""Runs in the worker processes of runs/local_runs.py, and executes each task as a Dagster run."""
 
 import uuid
 from collections.abc import Callable, Iterator

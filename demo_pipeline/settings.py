@@ -78,7 +78,7 @@ def unknown_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[
 
     Args:
         names: names in the environment and the file, in the form `name` or `section.name`.
-        fields: the type of every setting and section, by name.
+        fields: maps the name of every setting and section to its type.
     """
     setting_names = set(fields)
     removed: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def package_of(export: EntryPoint) -> str:
 
 @cache
 def own_exports() -> Mapping[str, EntryPoint]:
-    """Returns the entry points of the exports that other installed packages provide, by name.
+    """Returns a dictionary from the names of other packages' exports to their entry points.
 
     Raises:
         OwnExportError: a name is malformed, or two exports have the same name.
@@ -483,10 +483,10 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # The check `leak_rate` warns if a larger share of the pointing actions has a leak. A leak is a
-    # screenshot that already shows the pointer at the target. The first limit is for leaks that an
-    # earlier frame would avoid, the second for all leaks. In the sample recordings, the shares are
-    # 0 and 0.07.
+    # Limits above which the check `leak_rate` warns: shares of the pointing actions that have a
+    # leak, a screenshot that already shows the pointer at the target. The first limit is for leaks
+    # that an earlier frame would avoid, the second for all leaks. In the sample recordings, the
+    # shares are 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 
@@ -630,7 +630,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Returns the sources of settings by priority: arguments, environment, TOML file."""
+        """Returns the sources of settings, highest priority first."""
         chosen = os.environ.get(CONFIG_VARIABLE)
         file = Path(chosen) if chosen else project_root() / SETTINGS_FILE
         toml = TomlConfigSettingsSource(settings_cls, toml_file=file)

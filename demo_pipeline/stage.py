@@ -148,14 +148,14 @@ class Stage(Generic[AnyInputs]):
         kinds: tags of the asset in the UI.
         code_version: to be increased when the code writes different bytes for the same inputs.
         build: writes the output into a folder, and returns the output's summary.
-        checks: checks of the output, in order. For a dataset, they end at the first failed blocking
-            check.
+        checks: checks of the output, in order. After a failed blocking check, no further checks
+            run.
         inputs: names of the stages whose outputs the stage reads.
         section: returns the settings that affect the output; None if there are none.
         columns: schema of the output's main table; None if the output has no table.
         source: returns the `SourceInput`, given the `Workspace` and, for a stage of a
-            demonstration, the demonstration's id and its input versions by stage. None if the stage
-            has no `SourceInput`.
+            demonstration, the demonstration's id and a dictionary from stages to input versions.
+            None if the stage has no `SourceInput`.
         export: name in `datasets.exports`; empty if the stage is not a training export.
     """
 
@@ -174,7 +174,7 @@ class Stage(Generic[AnyInputs]):
     export: str = ""
 
     def output(self, demonstration: str) -> str:
-        """Returns the name in the store of the stage's output for a demonstration."""
+        """Returns the output's name in the store: `<folder>/<demonstration>`."""
         return f"{self.folder}/{demonstration}"
 
     def fingerprint(self, settings: Settings) -> str:

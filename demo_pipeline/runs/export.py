@@ -68,7 +68,7 @@ def export_datasets(
             settings are not checked.
 
     Returns:
-        The number of bytes written for each copied output, by the output's name.
+        A dictionary from the name of each copied output to the number of bytes written.
 
     Raises:
         StorageError: `dest` is not empty, a dataset was built with other privacy settings, a file
@@ -131,7 +131,8 @@ def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> b
     """Returns whether an output was searched for private data with these privacy settings.
 
     The summary of a dataset contains a hash of the settings. A contact sheet has no hash. It passes
-    if it was built from the demonstration's current redactions, and if their hash is the same.
+    if it was built from the demonstration's current redactions, and if the redactions were made
+    with these settings.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

@@ -280,10 +280,10 @@ class Graph:
         return self._trajectories
 
     def read_records(self) -> None:
-        """Compares all records with their manifests, and leaves out damaged demonstrations.
+        """Compares the tables of the stage `records` with the manifests.
 
-        Only the first call compares records, so all datasets of a run leave out the same
-        demonstrations.
+        Demonstrations with a damaged table are left out. Only the first call compares, so all
+        datasets of a run leave out the same demonstrations.
         """
         if self._read_records:
             return

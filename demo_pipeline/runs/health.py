@@ -279,7 +279,7 @@ def incomplete_uploads(workspace: Workspace) -> dict[str, str]:
     """Returns the incomplete uploads, without quarantined demonstrations.
 
     Returns:
-        A phrase such as `meta.json is missing` for each demonstration id, in sorted order.
+        A dictionary from demonstration ids, sorted, to phrases such as `meta.json is missing`.
 
     Raises:
         StorageError: the uploads or the store cannot be read.

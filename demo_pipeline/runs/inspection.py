@@ -255,7 +255,7 @@ def step_lines(trajectory: Path, shown: str) -> Iterator[str]:
     targets are not printed, because they may be typed text.
 
     Args:
-        shown: the path of `trajectory` to print.
+        shown: the path to print for `trajectory`.
     """
     steps = read_trajectory(trajectory).steps
     rows = read_provenance(trajectory / "provenance.parquet", _COLUMNS)

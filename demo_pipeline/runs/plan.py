@@ -38,8 +38,8 @@ Reasons = Sequence[tuple[str, str]]
 class Plan:
     """The outputs that a run would build.
 
-    Only the first output of a demonstration is certainly stale. Later outputs may turn out
-    unchanged.
+    For a demonstration with stale outputs, only the first listed stage is certain to run. Its
+    result may leave the later stages up to date.
 
     Attributes:
         demonstrations: maps each demonstration id to the stages to build, with reasons.

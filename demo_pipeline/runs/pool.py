@@ -1,8 +1,8 @@
 """A pool of worker processes that survives the death of a worker.
 
 The workers are forked from a *forker*, a process that is itself forked from the pool's process.
-Workers therefore inherit the modules of both. The forker never starts a thread, because a fork
-copies only one thread.
+Workers therefore inherit the imported modules of both processes. The forker never starts a thread,
+because a fork copies only one thread.
 
 The alternative `pebble` with a forkserver was measured: 4 idle workers took 167 MB instead of 104
 MB (Pss), and a single task 143 to 167 MB instead of 87 MB. A forkserver shares no memory with the
@@ -203,7 +203,7 @@ def _work(
     with suppress(BrokenPipeError):  # the pool has ended, but `_receive` has not noticed yet
         try:
             work = begin(*arguments)
-            for task in iter(tasks.get, None):  # endless, because no task is None
+            for task in iter(tasks.get, None):  # never ends, because a task is never None
                 connection.send(work(task))
         except (InstanceError, TransientError) as error:
             connection.send(error)

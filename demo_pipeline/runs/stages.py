@@ -110,7 +110,7 @@ def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
 
 @cache
 def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
-    """Returns all training exports by stage name, in the order of the settings."""
+    """Returns a dictionary from stage names to training exports, as ordered by `export_names`."""
     exports = map(training_export, export_names())
     return {export.stage.name: export for export in exports}
 
@@ -129,7 +129,7 @@ def dataset_stages() -> tuple[Stage[DatasetInputs], ...]:
 
 @cache
 def dataset_stages_by_name() -> Mapping[str, Stage[DatasetInputs]]:
-    """Returns the stages of `dataset_stages` by name."""
+    """Returns a dictionary from names to the stages of `dataset_stages`."""
     return {stage.name: stage for stage in dataset_stages()}
 
 

@@ -98,7 +98,7 @@ def task_instruction(workspace: Workspace, task_id: str) -> str:
 
 @lru_cache(maxsize=2)
 def _instructions(folder: Path, _content: str) -> Mapping[str, str]:
-    """Returns the instructions in a version of the catalog, by task id.
+    """Returns a dictionary from task ids to instructions, for a version of the catalog.
 
     If several task files have the same id, the first one is used.
     """

@@ -13,8 +13,8 @@ _ENTRIES = 128  # maximum number of remembered causes
 class VainWaits:
     """The causes of transient errors that outlasted all retries of a step.
 
-    A later step that fails for a remembered cause is not retried. A cause stays remembered after a
-    step succeeds, because a full disk, for example, still has room for small files.
+    A later step that fails for a remembered cause is not retried. A success does not remove a
+    cause: a full disk, for example, may still have room for small files.
 
     Processes that are forked later share the memory. The memory has no lock, because a process that
     is killed could never release it. If two processes write at the same moment, an entry is lost.

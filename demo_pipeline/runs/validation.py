@@ -44,9 +44,9 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format.
 
-    A problem is an error if the pipeline would quarantine the recording for it before decoding the
-    video. The pipeline uses the same error codes. Rejected lines and timestamps in another unit are
-    also errors.
+    Problems for which the pipeline would quarantine the recording before decoding the video are
+    errors, with the pipeline's error codes. Rejected lines of the log, and timestamps in another
+    unit, are errors, too.
     """
     problems: list[Problem] = []
     try:
@@ -205,9 +205,9 @@ def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
     A folder is compared with each format. The format's score is the share of its files that exist
-    in the folder, and the highest score wins. For a JSON Lines file, the keys of the first line
-    decide, and for any other file, the suffix. Returns None for a file that is only one of several
-    files of a format, because the whole folder must be validated.
+    in the folder, and the highest score wins. A JSON Lines file is recognised by the keys of its
+    first line, and any other file by its suffix. Returns None for a file that is only one of
+    several files of a format, because the whole folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)

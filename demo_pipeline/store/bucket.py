@@ -216,9 +216,10 @@ class Bucket:
         return names
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns all objects in a folder, at any depth, by their path below the folder.
+        """Returns all objects in a folder, at any depth.
 
-        Returns None if the folder has no objects.
+        The keys are the paths of the objects below the folder. Returns None if the folder has no
+        objects.
         """
         prefix = f"{folder}/"
         return {info.key.removeprefix(prefix): info for info in self.listing(prefix)} or None
@@ -455,7 +456,7 @@ class Bucket:
         return self.read(f"{VERSIONS}{version_path}/{MANIFEST}")
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns the sizes in bytes of all files in the content of a version, by path."""
+        """Returns a dictionary from the paths of a version's files to their sizes in bytes."""
         prefix = f"{VERSIONS}{version_path}/{CONTENT}/"
         return {info.key.removeprefix(prefix): info.size for info in self.listing(prefix)}
 
@@ -510,7 +511,10 @@ class Bucket:
         return bool(keys)
 
     def keeps_old(self) -> bool:
-        """Returns whether the bucket keeps deleted objects, because versioning is or was on."""
+        """Returns whether versioning is or was on, so that the bucket keeps deleted objects.
+
+        Returns False if the server does not report it.
+        """
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")
         return False
@@ -555,7 +559,7 @@ def _md5_of_parts(file: BinaryIO, sizes: Sequence[int]) -> str:
     """Returns the MD5, in hex, of the MD5s of the parts of a file.
 
     Args:
-        sizes: the size of each part in bytes; the last part may be smaller.
+        sizes: the size of each part in bytes. The last size may be larger than the last part.
     """
     digest = hashlib.md5(usedforsecurity=False)
     start = 0

@@ -47,7 +47,7 @@ _Take = Callable[[Path, Path], object]
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A listed file of a folder or object of a bucket.
+    """A file in the listing of a folder, or an object in the listing of a bucket.
 
     Attributes:
         key: the path below the root, such as `a/b.json`.
@@ -114,7 +114,9 @@ class Folder:
         return [name for name in self._names(prefix) if _is_folder(self.root / f"{prefix}{name}")]
 
     def files(self, folder: str) -> dict[str, ObjectInfo] | None:
-        """Returns the files directly in a folder by name; None if the folder is missing.
+        """Returns a dictionary from names to the files directly in a folder.
+
+        Returns None if the folder is missing.
 
         A folder that cannot be listed counts as empty.
 
@@ -136,7 +138,10 @@ class Folder:
         return files
 
     def by_folder(self) -> dict[str, dict[str, ObjectInfo]]:
-        """Returns the files of all visible folders directly below the root, by folder and name."""
+        """Returns the files of all visible folders directly below the root.
+
+        The keys are the names of the folders. Each value is a dictionary from names to files.
+        """
         return {name: self.files(name) or {} for name in self.folders()}
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -243,7 +248,7 @@ class Folder:
             yield file
 
     def holds(self, key: str) -> bool:
-        """Returns whether a key has only visible names and its links stay below the root."""
+        """Returns whether a key has no hidden names, and no link that leads out of the root."""
         parts = key.split("/")
         if "\0" in key or not all(part and part[0] != "." for part in parts):
             return False
@@ -387,8 +392,9 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Returns whether the files and links of a version match its manifest.
 
-        Compares the sizes of files, not their bytes. A link is also wrong if its version was later
-        published in another folder, which happens only if the old folder is damaged.
+        Compares the sizes of files, not their bytes. A link also counts as wrong if its
+        version was later published in another folder. This happens only if the old folder is
+        damaged.
         """
         links = version.manifest.links.items()
         return (
@@ -438,7 +444,7 @@ class Folder:
         return f"{link.output}/{place}"
 
     def sizes(self, version_path: str) -> dict[str, int | None]:
-        """Returns the sizes in bytes of all files in the content of a version, by path.
+        """Returns a dictionary from the paths of a version's files to their sizes in bytes.
 
         The size is None for an entry that is not a plain file.
         """

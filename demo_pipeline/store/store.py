@@ -479,7 +479,7 @@ class Store:
         return removed + self.local.sweep()
 
     def _with_linked(self, roots: set[str], versions: Iterable[str]) -> set[str]:
-        """Returns `roots` and the paths of all versions to which they link, directly or not."""
+        """Returns `roots` and the paths of all versions to which they link, even indirectly."""
         if roots >= set(versions):
             return roots
         places = defaultdict(set)

@@ -198,9 +198,9 @@ class Uploads:
         return self._cache.sweep() if self.copies else []
 
     def _files(self, demonstration: str) -> dict[str, ObjectInfo] | None:
-        """Returns the files of a recording by name; None if no folder has this id.
+        """Returns a dictionary from names to the files of a recording.
 
-        Files that do not belong to a recording are left out.
+        Returns None if no folder has this id. Files that do not belong to a recording are left out.
         """
         if not is_safe_id(demonstration):
             return None
@@ -238,8 +238,8 @@ class Uploads:
             if name in RECORDING_FILES:
                 self._fetch(demonstration, info, folder / name)
             elif info.size <= MAX_BYTES[LOG_FILE]:
-                # An optional file that changes during the download is left out. It stays left out,
-                # because its changes do not count as changes of the upload.
+                # An optional file that changes during the download is left out. No run is started
+                # to add it later, because its changes do not count as changes of the upload.
                 with suppress(DemonstrationError):
                     self._fetch(demonstration, info, folder / name)
 

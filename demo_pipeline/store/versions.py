@@ -347,9 +347,9 @@ def describe_files(staging: Staging, load: Load) -> tuple[list[FileEntry], list[
 
 
 class _SharedFiles:
-    """Finds the versions from which files were hard-linked, by the inodes of the files.
+    """Finds the version from which a file was hard-linked, with the help of the file's inode.
 
-    The versions are read only until an inode is found, because there may be thousands of them.
+    Versions are read only until the inode is found, because there may be thousands of versions.
     """
 
     def __init__(self, staging: Staging, load: Load) -> None:
@@ -444,7 +444,8 @@ def damages_of(
     Links are not compared.
 
     Args:
-        sizes: the size in bytes of each entry, by path. None if the entry is not a plain file.
+        sizes: maps the path of each entry to its size in bytes, or to None if the entry is not a
+            plain file.
         digests: the current SHA-256 of each file, in the order of the manifest; None if unreadable.
     """
     output = version.output

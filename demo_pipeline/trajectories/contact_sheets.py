@@ -264,7 +264,7 @@ def step_tiles(
     """Returns the tile and the provenance of every step; no screenshot is opened.
 
     Args:
-        thumbnails: JPEGs by the name of the screenshot. If None, the screenshots are used instead.
+        thumbnails: maps screenshot names to JPEGs. If None, the screenshots are used instead.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.

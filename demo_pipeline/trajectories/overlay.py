@@ -58,7 +58,10 @@ class _Rectangle(NamedTuple):
 
 
 def label_of(action: StepAction) -> str:
-    """Returns a label for what rings and arrows cannot show, such as keys, without typed text."""
+    """Returns a label for details that rings and arrows cannot show, such as keys.
+
+    The label does not contain typed text.
+    """
     match parameters := action.parameters:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"

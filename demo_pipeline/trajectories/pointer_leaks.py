@@ -45,7 +45,7 @@ class LeakRates:
         )
 
     def share(self, count: int) -> float:
-        """Returns a count as a share of the pointing actions; 0.0 if there are none."""
+        """Returns a count as a share of the pointing actions; 0.0 without pointing actions."""
         return count / self.pointer_actions if self.pointer_actions else 0.0
 
     def as_dict(self) -> dict[str, int | float]:
@@ -74,9 +74,9 @@ def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
 
 
 def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
-    """Returns the reason in `LEAK_EXCLUSIONS` why training exports leave out a step.
+    """Returns why training exports leave out a step, as a value of `LEAK_EXCLUSIONS`.
 
-    Empty if exports may use the step.
+    Returns an empty string if exports may use the step.
 
     Args:
         row: the step's provenance. The columns `doubtful_text` and `unproven_clock` may be missing.

@@ -118,7 +118,7 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 
 
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
-    """Returns the index of each undone step, with the index of the step that undid it.
+    """Returns a dictionary from the index of each undone step to the index of the undoing step.
 
     Ctrl+Z undoes the previous step that is not a wait, if it is an edit. Escape undoes the opening
     of a menu if only arrow keys were pressed in between.

@@ -147,8 +147,8 @@ _SCROLLED = frozenset(
 _CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
 # Roles that sentences leave out, because people would not say them.
 _NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})
-# Maps the number of clicks at the start of a drag (None for one) to the verb in a sentence and the
-# unit of text that the drag selects.
+# Maps the number of clicks at the start of a drag to the verb in a sentence and the unit of text
+# that the drag selects. None means a single click.
 _DRAGGED = {
     None: ("Drag", "text"),
     2: ("Double-click and drag", "words"),

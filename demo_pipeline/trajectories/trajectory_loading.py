@@ -38,7 +38,7 @@ class DatasetTrajectory:
         content: a text that changes if a file of the trajectory changes. Empty if unknown.
         table: path of provenance.parquet, absolute or relative to `folder`.
         records: path of the folder with stored records for exports. If empty, they are computed.
-        digests: the SHA-256 of each file in `records`, by name.
+        digests: maps the name of each file in `records` to its SHA-256.
         rejected_for: why reviewers rejected the demonstration, or empty.
         group: the task group; empty for a new task.
         split: the split; empty for a new task.
@@ -84,7 +84,8 @@ def load(
         rows: the rows of its provenance. If None, they are read.
 
     Returns:
-        The trajectory with its id from the store, and the rows of provenance by step index.
+        The trajectory with its id from the store, and a dictionary from step indexes to rows of
+        provenance.
 
     Raises:
         DemonstrationError: the trajectory cannot be read, or a step has no provenance.

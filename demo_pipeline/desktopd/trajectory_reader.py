@@ -1,4 +1,4 @@
-"""Parses OSWorld-Desktopd trajectories into models, even if another program wrote them.
+"""Parses OSWorld-Desktopd trajectories, of this or of other programs, into models.
 
 validator.py checks whether the content is valid.
 """
@@ -111,7 +111,10 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
 
 
 def native_of(screenshot: Path) -> Path:
-    """Returns the path of a screenshot in the screen's own resolution; the file may be missing."""
+    """Returns the path of a screenshot's version in the screen's resolution.
+
+    The file may not exist.
+    """
     return screenshot.with_stem(f"{screenshot.stem}_native")
 
 

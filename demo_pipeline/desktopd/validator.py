@@ -362,7 +362,10 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
 
 
 def _contains(box: NodeBounds, x: float, y: float) -> bool:
-    """Returns whether a point is in a box or on its edge; rounding may move a point to the edge."""
+    """Returns whether a point is in a box or on its edge.
+
+    The edge is included because rounding may move a point there.
+    """
     return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
 
 
@@ -586,7 +589,7 @@ def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
 
 
 def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:
-    """Yields problems with the line and column of the field that they concern.
+    """Adds to each problem the line and column of the field that the problem concerns.
 
     Args:
         problems: problems of JSON files that could be read. Each message begins with the dotted

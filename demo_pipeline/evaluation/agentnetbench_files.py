@@ -90,7 +90,7 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""The parameter that the script reads for each action type in lower case; "" for no parameter."""
+"""Maps each lower-case action type to the parameter that the script reads; "" for none."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 

@@ -1,4 +1,4 @@
-"""The forms in which a model can be asked and can answer, for example `messages` or `opencua`.
+"""Defines the forms of requests to models and of answers, for example `messages` or `opencua`.
 
 A form defines the text of the request, the correct answer, and the decoder of answers. The system
 prompt of the form `opencua` is our own; users can replace it with the one by OpenCUA's authors.

@@ -77,7 +77,7 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step. Call it once per step, because `unasked` counts the calls.
+        """Returns the answer of a step. Each call counts down `unasked`, so call it once per step.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.

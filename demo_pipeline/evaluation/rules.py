@@ -81,7 +81,7 @@ def edit_distance(left: str, right: str) -> int:
 _NEAR = 0.01 * 2**0.5  # longest distance from the true point that gets the full score
 _DECAY = 120  # beyond `_NEAR`, the score is exp(-_DECAY * (distance - _NEAR))
 _SIMILAR = 0.8  # texts with at least this similarity (0 to 1) get the full score
-# The script's names for our kinds of actions (see `action_kind`).
+# Maps our kinds of actions (see `action_kind`) to the script's names.
 _CLICKS = {
     "left_click": "click",
     "right_click": "rightClick",
@@ -129,7 +129,10 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """Converts the person's action to AgentNetBench's actions; the first has the target's box."""
+    """Converts the person's action to AgentNetBench's actions.
+
+    If the first action has a position, the target's box is added to it.
+    """
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
         return actions

@@ -228,7 +228,7 @@ def _groups(
     Args:
         file: Parquet with the columns of `answers_schema`.
         dimension: one of `DIMENSIONS`, or `ALL_STEPS`.
-        column: `<preset>_<answerer>`; the scores are in the column `score_<column>`.
+        column: `<preset>_<answerer>`, the part of a score column's name that follows `score_`.
         draws: see `task_draws`.
     """
     value = dimension
@@ -425,7 +425,10 @@ _ROWS_AT_ONCE = 4096
 
 
 class FailedStep(NamedTuple):
-    """A step with a wrong answer or none; `reason` says why `answer` is None."""
+    """A step with a wrong answer or no usable answer.
+
+    If there is no usable answer, `answer` is None and `reason` says why.
+    """
 
     step: TrueStep
     answer: Answer | None

@@ -79,7 +79,8 @@ class _Value(StrictDocument):
     last_step_redundant: bool | None = None
 
 
-# Who made each kind of annotation. AgentNet's readers ignore `annotation_sources`.
+# Maps each kind of annotation to its author. The field `annotation_sources` has this type;
+# AgentNet's readers ignore the field.
 Sources = dict[str, Literal["human", "model", "rule"]]
 
 
@@ -198,7 +199,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 def _steps(stretch: Stretch, source: Source) -> Iterator[tuple[int, Path, str, str]]:
     """Yields index, screenshot, code and sentence of each step.
 
-    A whole task ends with an additional item with the final screenshot.
+    For a whole trajectory, an additional last item ends the task on the final screenshot.
     """
     for step in stretch.steps:
         words = sentence(step.files.action, partial(share_place, size=step.size))

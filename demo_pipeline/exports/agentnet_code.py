@@ -38,7 +38,8 @@ from demo_pipeline.files.shown_text import MARKER, replace_surrogates
 
 AGENTNET_LOSSES = (UNKNOWN_KEY, CLICKS_OF_BUTTON)  # reasons why an action has no code
 _DIGITS = 4  # decimals of a coordinate; 0.0001 of 1920 pixels is a fifth of a pixel
-# Duration of a drag. Without a duration, the pointer jumps to the end, and 3 of 3 drags failed.
+# Duration of a drag. Without a duration, the pointer jumps to the end. Measured: 3 of 3 such drags
+# failed.
 _DRAG_SECONDS = 0.6
 _MOST_CALLS = 1000  # maximum number of calls in the code of a step
 _MOST_PRESSES = 1000  # maximum number of presses of one call of `press`
@@ -87,7 +88,7 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "computer.wait": _Function("wait", ("seconds",)),
     "computer.terminate": _Function("end", ("status",)),
 }
-_CLICKS = {  # function names by button and number of clicks
+_CLICKS = {  # maps button and number of clicks to the name of the function
     function.clicked: name
     for name, function in _FUNCTIONS.items()
     if function.does == "click" and function.strict

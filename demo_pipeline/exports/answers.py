@@ -186,7 +186,7 @@ _WHEELS: Mapping[str, tuple[ScrollDirection, ScrollDirection]] = {
     "scroll": ("up", "down"),
     "hscroll": ("right", "left"),
 }
-"""The directions of each scroll call for a positive and for a negative number."""
+"""Maps each scroll call to its directions for a positive and for a negative number."""
 
 
 def wheel_turn(direction: ScrollDirection) -> tuple[str, int]:
@@ -338,7 +338,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns the calls, with each move replaced by the next call that is not a move."""
+    """Returns, for each call, the first call from there on that is not a move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):

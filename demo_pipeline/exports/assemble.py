@@ -162,7 +162,9 @@ class DatasetFiles(ABC):
         return ""
 
     def _stream(self, file: File, name: str, stack: ExitStack) -> Callable[[Any], object]:
-        """Returns the function that takes the next value of a file; opens the file if necessary.
+        """Returns the function to which the values of a file are passed one by one.
+
+        The first call for a file opens it.
 
         Args:
             name: path of the file in the dataset.
@@ -203,11 +205,11 @@ class DatasetFiles(ABC):
 
     @abstractmethod
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
-        """Opens a text file, and returns the function that takes its next bytes."""
+        """Opens a text file, and returns the function to which its bytes are passed in pieces."""
 
     @abstractmethod
     def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
-        """Opens a Parquet file, and returns the function that takes its next row."""
+        """Opens a Parquet file, and returns the function to which its rows are passed."""
 
     @abstractmethod
     def count(self, candidate: Candidate, split: Split, row: KeptRow) -> None:

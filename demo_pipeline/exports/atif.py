@@ -384,7 +384,8 @@ class _Turns:
 
 
 # The dataset has the files `<split>/<trajectory>/trajectory.json` with `images/` next to each, and
-# a list of all trajectories. `metadata.json` counts the steps described in words, by reason.
+# a list of all trajectories. `metadata.json` says how many steps are described in words for each
+# reason.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

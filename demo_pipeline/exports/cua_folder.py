@@ -102,7 +102,7 @@ def _computer_action(call: ActionCall, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _path(start: Pixel, end: Pixel) -> list[dict[str, int]]:
-    """Returns points at equal distances from start to end, along which the pointer is moved."""
+    """Returns the points of a drag's path, at equal distances from start to end."""
     path: list[dict[str, int]] = []
     for number in range(_PATH_POINTS):
         share = number / (_PATH_POINTS - 1)

@@ -58,7 +58,7 @@ def lite_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
         return [f"{field_name(place) or 'value'}: {message}" for place, message in explain(error)]
 
 
-_NAMES = {  # names of CUA-Lite's actions by `ActionCall.does`
+_NAMES = {  # maps `ActionCall.does` to the name of CUA-Lite's action
     **{name: name for name in ("click", "drag", "scroll", "type", "wait")},
     "press": "key",
     "move": "mouse_move",

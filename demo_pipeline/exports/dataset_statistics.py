@@ -348,7 +348,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts steps and demonstrations by the possible errors (signals) that `triage` reports.
+    """Counts the steps and demonstrations with each possible error (signal) from `triage`.
 
     Returns:
         The rows of the statistics table `doubt`. The number of steps is null for signals of whole

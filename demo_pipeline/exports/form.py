@@ -164,7 +164,7 @@ _HEAD = msgspec.json.Decoder(RowsHead)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The schema and the row groups of a Parquet file.
+    """The schema of a Parquet file, and the limits of its row groups.
 
     Attributes:
         schema: the columns.
@@ -378,7 +378,7 @@ class Form:
     def parts_of(
         self, _candidate: Candidate, row: KeptRow, _settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns the parts of a row that the dataset contains, by name."""
+        """Returns those parts of a row, by name, that are written to the dataset."""
         return row.parts
 
     def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -146,7 +146,7 @@ GROUNDING_FORMAT = RecordFormat(GroundingRow, lambda row: [("image", row.image)]
 
 
 def _lite_rows(row: Mapping[str, Any], screenshot: Path) -> Mapping[str, Any]:
-    """Returns the two CUA-Lite rows of a grounding row, by the name of the called tool."""
+    """Returns a dictionary from each tool to the CUA-Lite row whose answer calls the tool."""
     size = row["image_size"]
     coordinates = {POINT: lite_point(row["point"], size), BBOX: lite_box(row["box"], size)}
     question = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]

@@ -350,8 +350,10 @@ class _Chooser:
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._rivals = list[int]()  # positions of the visible elements with a name
-        self._names = Counter[tuple[str, str]]()  # number of rivals by normalised name and role
-        self._texts = Counter[str]()  # number of rivals by normalised text that may name them
+        # Maps normalised name and role to the number of rivals with both.
+        self._names = Counter[tuple[str, str]]()
+        # Maps each normalised text to the number of rivals that it may name.
+        self._texts = Counter[str]()
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts
             if is_named and screen.visible[position] and _touch(node.box, area):

@@ -219,7 +219,7 @@ def _embedded(value: Any, export: Path) -> Any:
     return value
 
 
-# Maps upper limits of rows (exclusive) to the Hub's size categories.
+# Maps numbers of rows to the Hub's size category for datasets with fewer rows.
 _SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M"}
 _LARGEST_SIZE = "1M<n<10M"
 

@@ -199,7 +199,8 @@ def record_problems(
 Checked = Callable[[Any, str, int | None, NamedFiles], Iterable[Problem]]
 """Function that returns the problems of a record.
 
-The arguments are the record's JSON value, file and line, and a reader of the files it names.
+The arguments are the record's JSON value, its file and line, and a reader of the files that the
+record names.
 """
 _OF_TRAJECTORY = re.compile(r"trajectories/[^/]+/")
 
@@ -214,7 +215,8 @@ def kept_problems(
         file: the file that contains the rows, for the problems.
     """
     descriptions = {file.part: file.checked for file in form.files if file.checked is not None}
-    # Files of the trajectory by their name in the dataset, with and without its first folder.
+    # Maps the names of files in the dataset to paths in the trajectory. Each name is a key twice:
+    # with and without its first folder.
     paths: dict[str, str] = {}
     for _, row in rows:
         for name, path in row.files.items():

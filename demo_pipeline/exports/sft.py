@@ -411,8 +411,8 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     """Returns the problems of an SFT file, with line numbers.
 
     Args:
-        root: the dataset to which paths in samples are relative. If it is None, a dataset is
-            searched for near the file. If no dataset is found, paths are not checked, and the
+        root: the dataset to which paths in samples are relative. If it is None, the function
+            looks for a dataset near the file. If it finds none, paths are not checked, and the
             result contains a warning.
     """
     if not path.is_file():
@@ -693,7 +693,7 @@ def _sample(
     return sample, files
 
 
-_DOCUMENTED_KEYS = ("input", "output")  # according to the format document
+_DOCUMENTED_KEYS = ("input", "output")  # keys of a sample in the format document
 # Columns of provenance.parquet that are copied to samples. Columns in `_EFFECTS` may be null.
 _TREE_TRUST = ("freshness", "tree_agreement")
 _EFFECTS = ("screen_changed", "taken_back_by")

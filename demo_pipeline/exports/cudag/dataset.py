@@ -374,7 +374,7 @@ _TASK = "task "  # start of a key that ends with a task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:
-    """Yields the records of a trajectory in the layouts of all files that may contain them."""
+    """Yields the records of a trajectory, each in the layouts of all files that may contain it."""
     for draft in record_drafts(source):
         if isinstance(draft, Excluded):
             yield draft
@@ -566,9 +566,10 @@ class CudagForm(Form):
                 yield f"{QWEN_VL}/{split}.json", _conversations(path, prompt)
 
     def adapted(self, export: TrainingExport[Any]) -> TrainingExport[Any]:
-        """Puts each dataset into a directory with a CUDAG name, and adds a check of its settings.
+        """Puts each dataset into a directory with a CUDAG name.
 
-        A new directory replaces the earlier directories with the same prefix and user.
+        A new directory replaces the earlier directories with the same prefix and user. An
+        additional check reports such directories that were built with other settings.
         """
         one_configuration = Check(
             "one_configuration",
@@ -585,7 +586,7 @@ class CudagForm(Form):
 
 
 def _subfolder(inputs: DatasetInputs) -> str:
-    """Returns the name of the directory of the dataset that is built from the inputs."""
+    """Returns the directory name of the dataset that is built from the inputs."""
     return dataset_directory_name(inputs.committed.trajectories, inputs.settings.datasets)
 
 

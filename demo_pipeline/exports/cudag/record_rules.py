@@ -530,7 +530,9 @@ def _inside(pixel: Sequence[int], size: Sequence[int]) -> bool:
 def _our_metadata_faults(
     metadata: Mapping[str, Any], model: type[BaseModel]
 ) -> Iterator[CudagFault]:
-    """Yields a fault for each key that is missing, unknown or wrong in metadata of this pipeline.
+    """Yields the faults of metadata that this pipeline wrote.
+
+    Each missing or invalid key is a fault, and all unknown keys together are another.
 
     Args:
         metadata: the metadata as JSON.

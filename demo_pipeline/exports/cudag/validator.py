@@ -146,7 +146,7 @@ class _Validation:
         self._ours = False  # whether this pipeline wrote the dataset
         # Maps a kind of value, such as "id", and a value to the first record with this value.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # Maps the SHA-256 of each image in several splits to two records from different splits.
+        # Maps the SHA-256 of each image that several splits use to two records of different splits.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
         # Maps the hash of each line of train, val and held_out to the record id in the line.
         self._lines: dict[bytes, object] = {}
@@ -329,7 +329,7 @@ class _Validation:
                 yield shared("split_leak", message, "put all records of a task into one split")
 
     def _seen(self, kind: str, key: str | bytes, here: _RecordPlace) -> _RecordPlace:
-        """Returns the first record with a key; `here` if no earlier record has it."""
+        """Returns the first record with this key; `here` if no earlier record has the key."""
         return self._first.setdefault((kind, key), here)
 
     def check_data(self) -> None:

@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong in a file, and what a person can do about it.
+    """A fault in a file, and what a person can do about it.
 
     Attributes:
         code: short stable name of the kind of problem, e.g. `missing_file`.

@@ -102,7 +102,7 @@ class _TaskFile:
 
 
 _TaskName = tuple[str, str]  # domain and id
-# The test list of each listed task, and the task's line in the list.
+# Maps each listed task to its test list, and to the task's line in that list.
 _List = Mapping[_TaskName, tuple[str, int | None]]
 
 
@@ -174,7 +174,10 @@ def _missing_tasks(listed: _List, existing: Collection[_TaskName]) -> list[Probl
 
 
 def _names(domain: str, file: str) -> tuple[_TaskName, _TaskName]:
-    """Returns the two names that test lists may use: with the full domain, or its last part."""
+    """Returns a task's two possible names in test lists.
+
+    One has the full domain, and the other has only the last part of the domain.
+    """
     stem = PurePosixPath(file).stem
     return (domain, stem), (domain.rpartition("/")[2], stem)
 
@@ -408,7 +411,7 @@ ORDINARY = "ordinary"
 RISK = "risk"
 _TEXTS = pa.list_(pa.string())
 
-# name, type, nullable, meaning
+# Columns of catalog.parquet: name, type, nullable, meaning.
 _CATALOG: tuple[Column, ...] = (
     ("file", pa.string(), False, "path of the task file in the folder of task files"),
     ("kind", pa.string(), False, "kind of the task: ordinary or risk"),
@@ -597,7 +600,7 @@ def _clean_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _form(evaluator: Evaluator) -> str:
-    """Returns whether an evaluator is a JSON object, a text, or null (`none`)."""
+    """Returns the type of an evaluator: `object`, `text`, or `none` for null."""
     if evaluator is None:
         return "none"
     return "text" if isinstance(evaluator, str) else "object"
@@ -633,7 +636,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Checks the schemas of both tables, that tasks have ids, and that no file is repeated."""
+    """Checks both table schemas, and that each file has one row and each task has an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:

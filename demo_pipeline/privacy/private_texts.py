@@ -233,7 +233,7 @@ class PrivateTexts:
 def folded(text: str) -> str:
     """Returns a text in a form that is not changed by typical mistakes of text recognition.
 
-    The form has no spaces and no upper case, and one character for all characters that look alike.
+    White space is removed, letters become lower case, and characters that look alike become equal.
     """
     return "".join(text.split()).casefold().translate(_ALIKE)
 

@@ -52,8 +52,8 @@ PIPELINE_KEYS = frozenset(
     )
 )
 _TEXT_COLUMNS = ("text", "target_name", "reason")  # columns of provenance that may contain secrets
-# Name of the detector for boxes that people marked as private, which are redacted whatever the
-# policy is.
+# Name of the detector for boxes that people marked as private. These boxes are redacted under every
+# policy.
 _REVIEW = "review"
 _WINDOW = "<window>"  # replaces the names inside a private window
 _WINDOW_ROLES = frozenset({"window", "dialog"})
@@ -86,8 +86,8 @@ class Redaction:
     """Searches one trajectory for private data and writes its redacted copy.
 
     Attributes:
-        key: key of the HMAC hashes in the findings, computed from the recording, so that nobody
-            without the recording can find a secret by hashing guesses.
+        key: key of the HMAC hashes in the findings. It is computed from the recording, so that
+            nobody without the recording can find a secret by hashing guesses.
         passwords: typed passwords, which the trajectory contains only as `<password>`.
         findings: rows of redactions.parquet, with the place of each secret but never its text.
         pictures_read: number of screenshots whose text was searched.
@@ -468,7 +468,7 @@ def _box_of(node: Mapping[str, Any]) -> ScreenshotBox:
 def _texts_of(document: Any) -> Iterator[tuple[str, str]]:
     """Yields (place, text) for each text of a JSON document.
 
-    The place is `<id>.<key>`, with the id of the innermost object around the text that has an `id`.
+    The place is `<id>.<key>`. The id comes from the innermost enclosing object with an `id`.
     """
     pending: list[tuple[str, str, Any]] = [("", "", document)]
     while pending:

@@ -293,7 +293,7 @@ Statement = TypeVar("Statement", bound=BaseModel)
 def cleaner(
     store: Store, settings: PrivacySettings, demonstration: str
 ) -> Callable[[Statement], Statement]:
-    """Returns a function that redacts what people and models stated about a demonstration.
+    """Returns a function that redacts decisions and annotations about a demonstration.
 
     Raises:
         StorageError: the demonstration has no trajectory.
@@ -348,7 +348,7 @@ def _counts_by_kind(findings: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
 
 
 def _detector_versions() -> Mapping[str, str]:
-    """Returns the versions of the installed packages with detectors, by package name."""
+    """Maps the name of each installed package with detectors to its version."""
     versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -364,9 +364,9 @@ def _check_schema(_inputs: RecordingInputs, out: Path) -> list[Problem]:
 
 
 def _check_state(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks that redactions.json has the values of this build, and that no unexpected files exist.
+    """Checks that redactions.json has the values of this build.
 
-    The files are checked only if the output has no redacted copy.
+    If the output has no redacted copy, also checks that no unexpected files exist.
     """
     problems: list[Problem] = []
     if not _has_copy(out):

@@ -204,7 +204,7 @@ class _Finder:
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
         """Returns whether late lines may come from a second hook.
 
-        This is possible if the key lines and the other lines are each in order.
+        This is possible if the key lines are in order, and all other lines are in order.
         """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
@@ -270,7 +270,7 @@ class _Finder:
     def _is_twin(self, position: int) -> bool:
         """Returns whether a second hook logged the same input as the previous line.
 
-        Mouse wheel lines do not count, because turning a wheel logs equal lines.
+        Mouse wheel lines do not count, because one hook logs equal lines while a wheel turns.
         """
         pair = self.inputs[position - 1 : position + 1]
         inputs_written = {(item.event, item.x, item.y, item.button, item.key) for item in pair}
@@ -287,9 +287,9 @@ class _Finder:
         return round(typical)
 
     def _goes_on(self, position: int) -> bool:
-        """Returns whether the person was acting when the clock was set before `position`.
+        """Returns whether an action continues across the clock step before the line at `position`.
 
-        The pointer was then moving evenly, or a button or key was held.
+        If so, the pointer moves evenly across the step, or a button or key is held.
         """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:

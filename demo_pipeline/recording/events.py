@@ -71,7 +71,7 @@ DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the dem
 # Maximum number of rejected lines whose message is in the stage's summary.
 _MAX_SUMMARY_MESSAGES = 5
 _MAX_REPORTED_LINES = 100  # maximum number of rejected lines that get a problem or a debug message
-# Maximum number of lines in a log; 6 hours with a mouse of 125 Hz have 2.7 million lines.
+# Maximum number of lines in a log. A 125 Hz mouse produces 2.7 million lines in 6 hours.
 _MAX_LINES = 5_000_000
 _LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
@@ -286,8 +286,9 @@ def check_event_values(folder: Path) -> list[Problem]:
     if len(times):
         median = float(np.median(times))
     if unit_of_time(median) is MILLISECONDS and median >= DAY_MS:
-        # Lines were rejected by their distance from the median of the whole log, which can differ
-        # from the median of the accepted lines by a day. Therefore the limit is two days.
+        # A line is rejected if its time is more than a day from the median of the whole log. The
+        # median of the accepted lines can be up to a day from that median. Therefore, this check
+        # allows two days.
         far = np.abs(times - median) > 2 * DAY_MS
         report(pa.chunked_array([pa.array(far)]), "its time is days from the others")
     return problems

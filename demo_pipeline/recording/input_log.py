@@ -335,8 +335,8 @@ class TimeScale:
             because most times are then wrong.
         origin_ms: epoch milliseconds of the logged time 0: the start of the recording if the logged
             times count from there, otherwise 0.
-        back_ms: the largest backward jump of an input line's time from the latest time before the
-            line, milliseconds; 0 if the times of all input lines are in order.
+        back_ms: the largest time by which an input line is earlier than a line before it,
+            milliseconds; 0 if the times of all input lines are in order.
         last_ms: the latest time of an input line, epoch milliseconds.
     """
 
@@ -387,8 +387,8 @@ def find_time_scale(stream: BinaryIO, recorded_at: datetime | None = None) -> Ti
 
     The most frequent unit is chosen, or the first among equally frequent units. If the times are in
     milliseconds and their median is less than a day, they count from `recorded_at`. The field
-    `timestamp_type` of input_log_meta.json is unreliable, because uploaders add this file to older
-    logs. Therefore, the field is ignored.
+    `timestamp_type` of input_log_meta.json is ignored, because uploaders add this file to older
+    logs.
 
     Args:
         recorded_at: meta.timestamp, or None if unknown.
@@ -629,7 +629,7 @@ def _documented_event(
     _check_data(event, data)
     char = data.actual_char
     if char is not None and not isinstance(char, str):
-        # A value of another type is put into a list, so that later stages find it unreadable.
+        # A value that is neither text nor an object is put into a list, which later stages reject.
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
     duration = -1.0
     if data.duration is not None:

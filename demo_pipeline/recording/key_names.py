@@ -93,8 +93,8 @@ _LEVEL3_OF_X = "Unknown(92)"
 _OTHER_SCRIPTS = frozenset({"ru"})
 
 # For each layout and platform, the unshifted characters that differ from `_SYMBOLS`.
-# Recorders on Linux and macOS name a key by its place, on Windows by its character. On a Mac, a
-# name stands for a key code. `BackQuote` is the code 50, which types ` even if its key is next to
+# Recorders on Windows name a key by its character, recorders on Linux and macOS by its place. On a
+# Mac, the place is a key code. `BackQuote` is the code 50, which types ` even if its key is next to
 # the left Shift. `IntlBackslash` is the code 10 of an extra key left of the 1 on some keyboards.
 _MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
     ("uk", "linux"): {"BackSlash": "#"},

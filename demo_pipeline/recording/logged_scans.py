@@ -398,9 +398,9 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     """Returns the scans of a log in line order, and decides whether their times are starts or ends.
 
     A recorder writes the line of a scan when the scan has finished. Therefore, the times of the
-    neighbouring lines often show whether the time of a scan is its start or its end. If most of
-    these scans have the time of their end, all times are taken as ends. Otherwise, all times are
-    taken as starts, as documented.
+    neighbouring lines often show whether the time of a scan is its start or its end. If more scans
+    show an end than a start, all times are taken as ends. Otherwise, all times are taken as starts,
+    as documented.
     """
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     if not scans:

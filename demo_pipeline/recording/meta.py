@@ -26,8 +26,7 @@ _PLATFORMS = ("windows", "macos", "linux")
 _OTHER_NAMES = {"win32": "windows", "darwin": "macos"}
 
 _MOST_PIXELS = 1_000_000  # largest width and height of the display
-# Times before the first limit, or not before the second limit, are rejected. Times in
-# input_log.jsonl have the same limits.
+# Times outside 1970 to 2999 are rejected. Times in input_log.jsonl have the same limits.
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
 _MOST_LEVELS = 64  # maximum depth of nested objects and lists; documented files have 3 levels

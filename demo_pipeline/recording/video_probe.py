@@ -25,8 +25,8 @@ _ROUNDING_PTS = 1
 _MAX_PIXELS = RecordingSettings.max_video_pixels
 _MIN_SIDE = 64  # pixels; a smaller video cannot show a screen
 _MAX_SECONDS = RecordingSettings.max_video_seconds
-# Demuxers by the first bytes of a file. Other files are read as MP4 or MOV, which have no fixed
-# first bytes.
+# Maps the first bytes of a file to the demuxer. Other files are read as MP4 or MOV, which have no
+# fixed first bytes.
 _CONTAINERS = {b"\x1a\x45\xdf\xa3": "matroska", b"FLV\x01": "flv"}
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 

@@ -178,7 +178,7 @@ def _demonstration(
 
 
 def _triage_rows(store: Store, key: str) -> dict[int, Mapping[str, Any]]:
-    """Returns the row of review signals of each step, by step index.
+    """Maps the index of each step to the step's row of review signals.
 
     Returns an empty dictionary if the demonstration has no triage.
     """

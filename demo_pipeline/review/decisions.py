@@ -491,7 +491,7 @@ class Corrected:
     Attributes:
         trajectory: the corrected trajectory, without the steps that people cut off. Steps keep
             their numbers. The first step that was cut off at the end supplies the final screenshot.
-        rows: rows of provenance.parquet by step number, with the boxes of corrected targets.
+        rows: maps step numbers to rows of provenance.parquet, with boxes of corrected targets.
         bad_steps: numbers of steps that stay in the history of later steps, but produce no training
             records of their own.
     """
@@ -507,7 +507,7 @@ def corrected(
     """Applies people's corrections to a trajectory and its provenance.
 
     Args:
-        rows: rows of provenance.parquet by step number.
+        rows: maps step numbers to rows of provenance.parquet.
 
     Raises:
         JsonFileError: the UI tree with a corrected target cannot be read.
@@ -555,7 +555,7 @@ def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction])
     Args:
         step: the step, with its corrected action if there is one.
         row: the row before corrections.
-        actions: corrected actions by step number.
+        actions: maps step numbers to corrected actions.
     """
     if step.index not in actions:
         return row

@@ -118,7 +118,8 @@ class ReviewData:
             for name in group:
                 near[name] = sorted(group - {name})
         remembered: Mapping[str, KnownDemonstration] = {}
-        with suppress(DamagedDocument):  # if damaged, repeated uploads are not marked
+        # If the document that remembers the splits is damaged, repeated uploads are not marked.
+        with suppress(DamagedDocument):
             remembered = read_split_memory(self._store).demonstrations
         rows = []
         for triage_row in triage_rows:
@@ -214,7 +215,7 @@ class ReviewData:
         return rows
 
     def _triage_of_steps(self, name: str) -> dict[int, Json]:
-        """Returns the triage row of each step by number; empty if the triage is missing."""
+        """Maps step numbers to rows of the triage. The result is empty without a triage."""
         rows = self._table(TRIAGE_STAGE.output(name), TRIAGE_STEPS_FILE)
         return {row["step_index"]: row for row in rows}
 

@@ -178,7 +178,7 @@ class Reviews:
         return existing
 
     def verdicts(self, versions: Mapping[str, VersionName]) -> dict[str, Judgement]:
-        """Returns the judgements of all approved or rejected demonstrations, by id.
+        """Maps the id of each approved or rejected demonstration to its judgement.
 
         A demonstration with a damaged decision counts as rejected, because the decision may have
         been a rejection.
@@ -536,7 +536,7 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
         sources: the id of the demonstration, and the names of stages whose datasets contain the
             demonstration. A dataset contains the demonstration if it was built from any of them.
         demonstration: the id of the demonstration. A dataset also contains the demonstration if it
-            links to one of its outputs.
+            links to one of the demonstration's outputs.
     """
     if version is None:
         return True

@@ -29,7 +29,8 @@ from demo_pipeline.store.names import is_safe_id
 TOKEN_FILE = "review-token"  # noqa: S105 - a file's name
 # Maximum size of a request with a decision, bytes: about ten times the longest text of a decision.
 _LARGEST_DECISION = 2**20
-_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}  # files by last part of the URL
+# Maps the last part of a URL to a file of the step.
+_FILES = {"screenshot": "screenshot.png", "tree": "ui_tree.json"}
 _POLICY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "

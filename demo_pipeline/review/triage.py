@@ -62,7 +62,8 @@ from demo_pipeline.trajectories.steps import joined_typing
 
 TRIAGE_STEPS_FILE = "steps.parquet"
 DEMONSTRATION_FILE = "demonstration.parquet"
-# The row of DEMONSTRATION_FILE as JSON: 1,000 such files are read in 0.1 s instead of 2.7 s.
+# The row of DEMONSTRATION_FILE as JSON. Reading 1,000 rows takes 0.1 s from JSON files, but 2.7 s
+# from Parquet files.
 QUEUE_FILE = "demonstration.json"
 _TYPE = "action_type"
 _TYPED = ("type",)

@@ -34,12 +34,12 @@ _ROW_FILES = (
     (*(f"{split}.jsonl" for split in Split), "test/records.jsonl"),
     ("*/*/trajectory.json", "tasks/*.json", "examples/*/*.json", "cua-lite/**/*.parquet"),
 )
-# Maximum number of levels from the exported folder down to a folder that an argument names.
+# An argument may name the exported folder, or a folder at most two levels below it.
 _EXPORT_LEVELS = 2
 _FILE_NAME = re.compile(r"[\w./-]{1,200}\.(?:png|jpe?g|json)", re.ASCII)
 
 _FileDigest = Callable[[str], str | None]
-"""Returns the SHA-256 of a file in a dataset by its path, or None if the file does not exist."""
+"""Takes a file's path in a dataset. Returns its SHA-256, or None if the file does not exist."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _compare(old: _Dataset, new: _Dataset) -> DatasetDiff:
 
 
 def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
-    """Returns the datasets that an argument of `compare_datasets` names, by their stages."""
+    """Maps stages to the datasets that an argument of `compare_datasets` names."""
     path = Path(text).absolute()
     exported = _exported_datasets(path) if path.is_dir() else {}
     if exported:
@@ -191,7 +191,7 @@ def _version_name(version: Version) -> str:
 
 
 def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
-    """Returns the rows of a dataset version in the store, by their ids.
+    """Maps ids to the rows of a dataset version in the store.
 
     The digests of files come from the manifests.
     """
@@ -205,7 +205,7 @@ def _version_rows(store: Store, version: Version) -> Mapping[str, _Row]:
 
 
 def _exported_datasets(path: Path) -> dict[str, _Dataset]:
-    """Returns the datasets below a path in an exported folder, by stage.
+    """Maps stages to the datasets below a path in an exported folder.
 
     Returns an empty dictionary if the path is not in an exported folder.
     """
@@ -243,7 +243,7 @@ def _row_files(folder: Path) -> list[Path]:
 
 
 def dataset_rows(folder: Path, digest: _FileDigest) -> dict[str, _Row]:
-    """Returns the rows of a dataset by their ids.
+    """Maps ids to the rows of a dataset.
 
     A row without an id gets one from the id of its demonstration and the number of its step.
 

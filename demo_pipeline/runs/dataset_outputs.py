@@ -116,7 +116,7 @@ class DatasetOutput(Output[DatasetInputs]):
         )
 
     def _published_outputs(self) -> dict[str, Version]:
-        """Returns the published outputs of the stage by name, if the stage has several outputs.
+        """Maps names to the published outputs of a stage that can have several outputs.
 
         Returns an empty dictionary for other stages.
         """
@@ -257,8 +257,8 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
     """Links every trajectory into the index, unless a reviewer decided whether the task was done.
 
-    A reviewer's decision changes result.json in the index. Therefore, the trajectory's files are
-    copied or hard-linked one by one.
+    The files of a trajectory with such a decision are copied or hard-linked one by one, because the
+    decision changes result.json in the index.
     """
     judged_ids = {
         trajectory.id

@@ -109,7 +109,7 @@ def is_refused(graph: Graph, demonstration: str) -> bool:
 
 
 def noted_damage(graph: Graph, demonstrations: Collection[str] | None = None) -> list[Problem]:
-    """Returns the problems of damaged files in the demonstrations that datasets left out.
+    """Returns a problem for each damaged file of the demonstrations that datasets left out.
 
     Files that were rebuilt in the meantime are not reported.
 
@@ -193,7 +193,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         if Need.TASK not in self.stage.needs:
             return SourceInput(NO_CATALOG, {})
         match = match_task(workspace, versions[_RECORDING])
-        # Not a fingerprint of the whole catalog: each new task would make every trajectory stale.
+        # A fingerprint of the whole catalog would make every trajectory stale after each new task.
         return SourceInput(match, {OSWORLD_TASKS: match.fingerprint})
 
     @contextmanager

@@ -87,7 +87,7 @@ class Look:
 
     Attributes:
         requests: the runs to request.
-        seen: the uploads to remember until the next look, by id.
+        seen: maps ids to the uploads to remember until the next look.
         unstable: the number of uploads that changed less than `discovery.stable_seconds` ago.
         misnamed: the number of folders whose names are not valid demonstration ids.
     """
@@ -99,7 +99,7 @@ class Look:
 
 
 def list_uploads(workspace: Workspace) -> dict[str, ListedUpload]:
-    """Returns all folders in the uploads, by name.
+    """Maps names to the folders in the uploads.
 
     Raises:
         StorageError: the uploads or the store cannot be listed.
@@ -134,10 +134,10 @@ def decide(  # noqa: PLR0917 - facts from six places
     """Decides which runs to request now.
 
     Args:
-        listed: every folder in the uploads, by name.
+        listed: maps names to all folders in the uploads.
         seen: the uploads that the previous look remembered.
-        settled: knows whether the store has all outputs of an upload.
-        ends: maps ids to whether a person cancelled the last requested run, and its end time.
+        settled: knows which uploads need no run.
+        ends: maps ids to the last requested run: whether a person cancelled it, and when it ended.
         in_work: ids with a queued or active run.
     """
     now = time.time()

@@ -409,7 +409,7 @@ def _row(
 
 
 def _freshness(current: CurrentScan, tree: StepTree) -> str:
-    """Returns the freshness of a scan, or `unreadable` or `sparse` if its tree is bad."""
+    """Returns `unreadable` or `sparse` if the tree is bad, otherwise the scan's freshness."""
     if current.scan is None:
         return current.freshness
     if not tree.readable:
@@ -457,10 +457,10 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
 MAX_UNKNOWN_SHARE = 0.01  # maximum share of nodes whose role is not in roles.json
 # Maximum number of reported problems, because a log may have thousands of bad scans.
 MAX_NAMED_SCANS = 20
-# At least this share of the recorder's hit tests must agree with ours. The share is low, because
-# recorders are sometimes wrong.
+# Minimum share of the recorder's hit tests that agree with the tests of this package. The share is
+# low, because recorders are sometimes wrong.
 MIN_CURSOR_SHARE = 0.5
-MIN_CURSOR_SCANS = 4  # fewer scans with a recorder's hit test are not compared
+MIN_CURSOR_SCANS = 4  # with fewer scans to compare, `check_cursor` reports nothing
 
 
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
@@ -524,7 +524,7 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports empty scans, damaged scans, and scans that hit tests contradict."""
+    """Reports scans that are empty, damaged, or contradicted by the recorder's own hit tests."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):

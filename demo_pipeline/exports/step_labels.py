@@ -118,8 +118,9 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     """Returns which demonstrations are exported, and in which split.
 
     The plan contains the demonstrations of other exports, all failed demonstrations, and rejected
-    demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations are
-    included only if `include_aborted` is set, because their task may have been done.
+    demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations
+    count as not done, although their task may have been done. Therefore they are included only if
+    `include_aborted` is set.
 
     A demonstration that no other export contains gets the split of its task in other exports. If
     other exports have its task in two splits, it is left out as `torn_task`. It is also left out if
@@ -140,8 +141,8 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
         splits_of_tasks.setdefault(groups[name], set()).add(splits.splits[name])
     members = {candidate.source.id: groups[candidate.source.id] for candidate in chosen}
     applications = {candidate.source.id: candidate.application for candidate in chosen}
-    # `besides` keeps `assign_splits` from moving demonstrations to empty splits. Therefore each
-    # split depends only on the demonstration's hash and application.
+    # `besides` keeps `assign_splits` from moving demonstrations to empty splits. Therefore
+    # the split of a demonstration depends only on its hash and application.
     hashed = assign_splits(members, settings, applications, besides=frozenset(members)).splits
     assigned = dict[str, Split]()
     for name, group in members.items():

@@ -47,7 +47,7 @@ def picture_tokens(size: Pixel, most: int) -> int:
 
 @lru_cache(maxsize=256)  # all records begin with the same long system prompt
 def text_tokens(text: str) -> int:
-    """Estimates the tokens of a text; each digit and each non-ASCII character counts as a token."""
+    """Estimates the number of tokens of a text; each digit or non-ASCII character counts as one."""
     return sum(map(_tokens, _PIECE.findall(text)))
 
 
@@ -60,7 +60,7 @@ def _tokens(piece: str) -> int:
 
 
 def chat_tokens(turns: Iterable[str], pictures: Iterable[Pixel], most: int) -> int:
-    """Estimates the tokens of a chat.
+    """Estimates the number of tokens of a chat.
 
     Args:
         turns: the texts of the chat's turns.

@@ -26,8 +26,8 @@ _HEADER = struct.Struct(">IIBBBBB")  # data of an IHDR chunk: width, height, and
 _FORM = (8, 2, 0, 0, 0)  # in written PNGs: 8 bits, RGB, deflate, filtered rows, not interlaced
 _UP = 2  # the PNG filter that stores a row as its difference from the row above
 _BAND = 64  # rows that are filtered and deflated together, so that the processor's cache holds them
-# Number of bytes in the first call of the compressor (see `_encoded`). For 4 to 15 bytes, ISA-L
-# uses its loop for short input.
+# Number of bytes in the first call of the compressor. With 4 to 15 bytes, ISA-L uses its loop for
+# short input. This loop does not have the defect that `_encoded` describes.
 _HEAD = 8
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]

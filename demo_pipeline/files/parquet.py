@@ -186,8 +186,8 @@ def without_domains(schema: pa.Schema) -> pa.Schema:
     return pa.schema(columns, metadata=schema.metadata)
 
 
-# Arrow's default allocators keep freed memory: 25 MB in a process that built the tables of a
-# recording.
+# Arrow's default allocators keep freed memory. Measured: 25 MB in a process that built the tables
+# of a recording.
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]
@@ -406,7 +406,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     """Returns a problem for each difference between a Parquet file and its declared schema.
 
     Names, types, nullability and domains of the columns are compared. Columns declared as not null
-    are not searched for nulls, because Parquet cannot store them there.
+    are not searched for nulls, because Parquet cannot store nulls in such columns.
     """
 
     def problem(code: str, message: str) -> Problem:

@@ -10,10 +10,11 @@ _NEW_OBJECTS = 100_000  # objects created between two garbage collections; Pytho
 
 
 def save_memory() -> None:
-    """Reduces the memory of Arrow and the threads of NumPy, here and in child processes.
+    """Reduces the memory of Arrow and the threads of NumPy in this process and its children.
 
-    Call this function before Arrow and NumPy are imported. NumPy's threads spin for 40 ms.
-    They only speed up products of large matrices, which this package does not compute.
+    Call this function before Arrow and NumPy are imported. NumPy is limited to one thread, because
+    additional threads spin for 40 ms. They only speed up products of large matrices, which this
+    package does not compute.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -44,8 +44,8 @@ _EVENTS = {
 }
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]  # microseconds since the start of the segment, kind, fields
-# Minimum pause between the videos of two segments, seconds. A segment that seems to begin earlier
-# is moved to a later time, because logged starts are exact only to the second.
+# Minimum pause between the videos of two segments, seconds. A segment whose logged start
+# leaves a shorter pause is moved, because logged starts are exact only to the second.
 _BETWEEN_S = 0.05
 
 

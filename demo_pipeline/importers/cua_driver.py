@@ -1,4 +1,4 @@
-"""Imports recordings of cua-driver (trycua/cua): folders with one `turn-NNNNN/` for each call.
+"""Imports recordings of cua-driver (trycua/cua): folders with one `turn-NNNNN/` per tool call.
 
 In a turn's folder, `action.json` is a call of one of the driver's tools. `before.png` and
 `after.png` show only the window of the call. The elements in `before_state.json` are ignored,

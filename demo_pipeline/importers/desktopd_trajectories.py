@@ -1,7 +1,7 @@
 """Imports OSWorld-Desktopd trajectories that other programs wrote, and that have no recording.
 
-The files are copied unchanged, except for the id in result.json. In the provenance, facts that can
-only come from a recording are empty.
+The files are copied unchanged, except for the id in result.json. In the provenance table, columns
+for facts that only a recording can show are empty.
 
 This module also writes the provenance of trajectories that trajectory_folder.py builds from
 recordings of other tools.

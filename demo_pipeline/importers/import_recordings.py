@@ -116,7 +116,7 @@ def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
 def import_recording(
     importer: Importer, source: SourceFiles, uploads: Path, options: Given
 ) -> ImportOutcome:
-    """Writes a recording as an upload folder, unless it was already imported with these facts.
+    """Writes a recording as an upload folder, unless it was already imported with the same facts.
 
     If the recording cannot be read, nothing is written, and the outcome contains the reason.
 

@@ -215,7 +215,7 @@ class _Keys:
         return self._dead_keys.released(self._data(row))
 
     def _data(self, row: _Row) -> dict[str, Any]:
-        """Returns the data of a key from its name if recorded, or from its character or code."""
+        """Returns the data of a log line for a key, from the key's name, character or code."""
         name = plain_text(row.get("key_name"))
         char = row.get("key_char")
         code = _code(row)

@@ -38,8 +38,8 @@ _ADDRESS = re.compile(r"[^\s@_]+@[^\s@_]+\.[^\s@_]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]+")  # becomes "_" in an id
 _MOST_NAME = 60  # maximum number of characters that an id takes from the recording's name
 _INPUTS = {"mousemove", "mousedown", "mouseup", "mousewheel", "keydown", "keyup"}
-# The import reports a log that ends more than 5 s after the video. If the same recorder writes
-# both, their starts differ by at most 2.5 s, and their ends, too. The sum of both is 5 s.
+# The import reports a log that ends more than 5 s after the video. If the same recorder writes log
+# and video, they start at most 2.5 s apart and end at most 2.5 s apart. The limit is the sum.
 _UNFILMED_MS = 5000
 
 
@@ -158,7 +158,7 @@ def source_record(
     Args:
         damaged: sentences about parts of the source that could not be read.
         lost: sentences about parts of the source that were not carried over.
-        missing: names of unknown facts: `task`, `status`.
+        missing: the names of the unknown facts: `task`, `status` or both.
     """
     return {
         "tool": importer.tool,

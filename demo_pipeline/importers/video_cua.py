@@ -116,7 +116,10 @@ class _ActionReader:
             self.left_out["actions of another kind"] += 1
 
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
-        """Yields the lines for a mouse action; a drag without a press gets press and release."""
+        """Yields the lines for a mouse action.
+
+        If no press was logged before a drag, the drag also yields a press and a release.
+        """
         x = number(given.get("x"))
         y = number(given.get("y"))
         name = plain_text(given.get("text") or given.get("button")).lower()

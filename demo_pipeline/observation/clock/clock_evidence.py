@@ -93,8 +93,8 @@ def _clock(  # noqa: PLR0917 - the arguments of `clock_from_pointer`
 
     Args:
         changes: the changed cells between the compared frames.
-        differing: the changed cells if repeated frames are left out. They show whether moves are
-            confirmed by chance.
+        differing: the changed cells between frames that are not repeated. They show whether moves
+            are confirmed by chance.
         track, documented, scales, search_s: arguments of `clock_from_pointer`.
         min_moves: lags with fewer moves between the frames are not evidence.
     """
@@ -254,7 +254,7 @@ def _moves_at_lag(
 
 
 def _peak(moves: Moves, scale: float, documented: Clock, min_moves: int) -> Clock | None:
-    """Returns the clock at the lag with the largest share of confirmed moves.
+    """Returns the clock for the lag at which the video confirms the largest share of the moves.
 
     Returns None if no lag with at least `min_moves` moves stands out.
     """
@@ -549,7 +549,8 @@ def clock_from_clicks(
     rival = score[np.abs(lags - lags[top]) > _ELSEWHERE_S].max(initial=0.0)
     if score[top] < max(_MIN_CLICK_SCORE, _MIN_CLICK_CONTRAST * rival):
         return None
-    # The fastest reactions determine the smallest lag of the plateau, the slowest ones its largest.
+    # The fastest reactions determine the smallest lag of the plateau. The slowest reactions
+    # determine its largest lag.
     plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
     lag = float(plateau.min()) + _LATENCY_S
     frame_ms = float(np.median(np.diff(changes.times))) * 1000

@@ -39,8 +39,8 @@ MAX_PARTS = 4  # maximum number of checked parts; small, because their frames ar
 PART_MOVES = 24
 PART_KEYS = 24
 # Smallest and largest number of seconds from a key to its character if the clock is right.
-# Measured: 0.00 to 0.04 in most programs, 0.06 in the simulator. A slower program (0.11, 0.12)
-# makes the clock look less certain than it is.
+# Measured: 0.00 to 0.04 in most programs, 0.06 in the simulator. Slower programs, with 0.11 and
+# 0.12, make the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
 # Minimum time from a chosen frame to its press, milliseconds.
 MIN_LEAD_MS = 50

@@ -143,12 +143,14 @@ UNKNOWN_COST = 0.6
 WHOLE_SHARE = 0.25
 # A redraw less than half as large as the largest redraw is not the change of resolution.
 COMPARABLE = 0.5
-# Minimum share of the moves that a canvas must explain. Right scales explained 0.65 to 0.94 of the
-# moves; a scale that was 4 % off explained half of them.
+# Minimum share of the moves that a canvas must explain. Measured: right scales explained 0.65 to
+# 0.94 of the moves; a scale that was 4 % off explained half of them.
 AGREEING_SHARE = 0.6
 # Candidates are equally likely if the numbers of moves that they explain differ by at most one.
 AMBIGUOUS = 1.0
-LARGEST_ERROR_PX = 10.0  # canvas pixels; candidates that differ by less count as the same
+# Candidates count as the same if they put the screen's lower right corner at most 10 canvas pixels
+# apart.
+LARGEST_ERROR_PX = 10.0
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
 # same moves, the more usual resolution wins.
 UNLIKELIER = 1e-3
@@ -282,7 +284,7 @@ class ScreenWatch:
                 self._begin(canvas, time_ms)
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
-        """Counts how many successive moves the expected canvas explains, or does not explain.
+        """Counts successive moves that the expected canvas explains, or that it does not explain.
 
         `places` are the positions that the pointer may have had during the move, event space.
         """
@@ -399,7 +401,10 @@ class _CanvasEvidence:
         self.begin(time_ms)
 
     def begin(self, time_ms: float) -> None:
-        """Forgets earlier evidence. The first candidate is right at `time_ms` (epoch ms)."""
+        """Forgets earlier evidence, and assumes that the first candidate is right at `time_ms`.
+
+        `time_ms` is in epoch milliseconds.
+        """
         self._since_ms = time_ms
         self._redraws: list[_Redraw] = []
         self._times: list[float] = []
@@ -434,7 +439,10 @@ class _CanvasEvidence:
 
     @property
     def is_due(self) -> bool:
-        """Whether to call `change` now: there are few moves, or their number is a power of 2."""
+        """Whether to call `change` after the latest move.
+
+        True while there are few moves, and later whenever their number is a power of 2.
+        """
         return len(self._times) < FEW_MOVES or len(self._times).bit_count() == 1
 
     def change(self, scan_ms: float = inf) -> _Change | None:

@@ -3,7 +3,7 @@
 Each action has a *request* for a frame in a span of the video. The request is *pending* before the
 first frame of its span, *open* while frames of the span are decoded, and *answered* when the span
 is over. The answer for a pause is held until the next action shows whether the person may have
-waited.
+waited for the screen.
 """
 
 from collections import deque
@@ -44,7 +44,7 @@ If the scale is None, no target has a box.
 
 
 class ScaledRequests:
-    """Creates the requests of the actions at each scale that the boxes of their trees may have.
+    """Creates the requests of the actions for each scale that the boxes in their trees may have.
 
     Some recorders log the boxes of trees and the pointer positions in different units. The *scale*
     converts the boxes of a tree to the unit of pointer positions. It is 1 for most trees.
@@ -103,15 +103,15 @@ class _PendingRequest:
     def chooser(self, scale: float | None) -> FrameChooser:
         """Returns the chooser for a scale.
 
-        If the scale has no chooser, returns the chooser for a target without a box. If that is
-        missing, too, returns the chooser for the scale 1.
+        If there is none, returns the chooser for a target without a box; if that chooser is also
+        missing, returns the chooser for the scale 1.
         """
         possible = (scale, None, 1.0)
         return next(self.choosers[scale] for scale in possible if scale in self.choosers)
 
 
 class _HeldPause(NamedTuple):
-    """The answer for a pause, held until it is known whether the person may have waited."""
+    """The answer for a pause, held until the next action shows whether to use the answer."""
 
     chooser: FrameChooser
     choice: FrameChoice
@@ -138,7 +138,7 @@ class _TargetComparisons:
     def is_redrawn(
         self, scan: ScannedTarget | None, index: int, screens: ActionScreens | None
     ) -> bool:
-        """Whether the target of an action was certainly redrawn since its scan.
+        """Whether the target of an action was certainly redrawn since the action's scan.
 
         Returns False if the scale of the scan is in doubt. If a later scan may still confirm the
         scale, `compare_held` makes the comparison later.
@@ -158,7 +158,7 @@ class _TargetComparisons:
         return self._comparison.compare(self._requests.of(index, scale), screens)
 
     def compare_held(self, *, is_end: bool = False) -> None:
-        """Makes the postponed comparisons if their scale is known now.
+        """Makes the postponed comparisons if the scale of their scans is known now.
 
         At the end of the video, or when `MOST_HELD` comparisons are postponed, all are made.
         """
@@ -188,7 +188,7 @@ class ActionFrames:
         frame_s: usual interval between two frames, seconds.
 
     Attributes:
-        requests: the requests of all actions at the scale 1, as they were answered.
+        requests: the requests of all actions at the scale 1, renewed after changes of the screen.
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 
@@ -277,7 +277,7 @@ class ActionFrames:
         return [self._screenshots[request.action_index] for request in self.requests], waits
 
     def forget(self, misplaced: Collection[int]) -> None:
-        """Drops the comparisons of the actions with these indexes, which used a wrong canvas."""
+        """Drops the comparisons of these actions, because the comparisons used a wrong canvas."""
         for index in misplaced:
             self._scanned.leave_out(self.requests[index])
             self._typed.places.pop(index, None)
@@ -346,7 +346,7 @@ class ActionFrames:
         return not self._continued_typing.is_replaced(choice.frame, chooser.latest)
 
     def _settle_pause(self, index: int) -> None:
-        """Writes the screenshot of a pause if the person may have waited, and drops its frame."""
+        """Writes the screenshot of a pause if the person may have waited; drops the held answer."""
         chooser, choice, screens = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
             self._comparisons.is_redrawn(chooser.request.scan, index, screens)

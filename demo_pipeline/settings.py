@@ -51,8 +51,8 @@ class Section(BaseModel):
     # Settings that are part of the fingerprint only if they differ from their default. They were
     # added later, and a fingerprint with their defaults would make older outputs stale.
     HASHED_WHEN_SET: ClassVar[frozenset[str]] = frozenset()
-    # Removed settings with the values that are now fixed. The values remain in the fingerprint, so
-    # that older outputs stay up to date.
+    # Maps removed settings to their values, which are now fixed. The values remain in the
+    # fingerprint, so that older outputs stay up to date.
     REMOVED: ClassVar[Mapping[str, Any]] = {}
     REMOVED_UNHASHED: ClassVar[Mapping[str, Any]] = {}  # removed settings that were `UNHASHED`
 
@@ -65,7 +65,8 @@ class Section(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-# Replacements of removed settings. A removed setting that is not listed here has a fixed value.
+# Maps removed settings to phrases about their replacements. Other removed settings have a fixed
+# value.
 _INSTEAD = {
     "datasets.test_ratio": "test gets the share that train_ratio and val_ratio leave",
     "execution.screens_in_reports": "`demo-pipeline report --no-screens` leaves screens out",

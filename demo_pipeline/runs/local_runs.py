@@ -37,7 +37,7 @@ class WorkerTask:
             datasets. `cancel` closes the runs whose workers this command has ended.
         names: the ids of demonstrations, or the name of the job.
         force: whether outputs that are up to date are built again.
-        is_alone: whether the task may use a second processor.
+        is_alone: whether this is the only task, so that it may use a second processor.
     """
 
     kind: Literal["prepare", "demonstration", "datasets", "cancel"]

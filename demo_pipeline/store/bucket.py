@@ -44,9 +44,9 @@ from demo_pipeline.store.versions import (
 
 _CHUNK = 2**20  # bytes per read of a download or a file
 _PART_BYTES = 16 * 2**20  # bytes of a part of a multipart upload
-_CALLS = 6  # attempts of botocore for an operation, with pauses of up to 1, 2, 4, … seconds
-_BODIES = 4  # attempts for a download whose connection breaks
-_FETCHES = 2  # attempts for a download whose bytes do not match the checksum of the object
+_CALLS = 6  # maximum attempts for an operation; botocore waits up to 1, 2, 4, … s in between
+_BODIES = 4  # maximum attempts for a download whose connection breaks
+_FETCHES = 2  # maximum attempts for a download whose bytes do not match the checksum
 _WORKERS = 16  # threads of `in_parallel`
 _PAGE = 1000  # objects per answer to a listing; S3 allows no more
 # Matches the path of an object in a version. The groups are the path of the version and the path

@@ -1,7 +1,7 @@
 """The document in the store that remembers facts about every demonstration between builds.
 
-A demonstration thus keeps its split when others arrive, and a recording that is uploaded twice is
-recognized. `datasets/placement.py` computes the content.
+A demonstration thus keeps its split when other demonstrations arrive, and a recording that is
+uploaded twice is recognized. `datasets/placement.py` computes the content.
 """
 
 from collections.abc import Iterator

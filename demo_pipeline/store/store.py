@@ -121,9 +121,9 @@ class Store:
         after a grace period.
 
         Args:
-            files: a glob for the files to download from a bucket, without linked outputs. The
-                folder may contain other files, too. If None, all files and linked outputs are
-                downloaded.
+            files: a glob for the files to download from a bucket. Linked outputs are then not
+                downloaded, and the folder may contain other files, too. If None, all files and
+                linked outputs are downloaded.
             whole: see `current`.
 
         Raises:

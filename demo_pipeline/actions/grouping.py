@@ -60,7 +60,7 @@ class _PointerReader:
 
     Args:
         modifiers: tracks which modifiers are held.
-        glides: whether the wheel events come from a touchpad. Events with a delta of 0 are then
+        glides: whether the wheel events come from a touchpad. If so, events with a delta of 0 are
             part of a scroll.
 
     Attributes:

@@ -339,8 +339,8 @@ class KeyboardReader:
         elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
             # macOS logs a keydown when Caps Lock is switched on, and a keyup when Caps Lock is
-            # switched off. If at most `LOCK_TAP_MS` and no other key lie in between, both events
-            # may come from a single tap.
+            # switched off. If the events are at most `LOCK_TAP_MS` apart, with no other key in
+            # between, both may come from a single tap.
             if self._platform == "macos" and item.name == "CapsLock":
                 are_two_taps = self._presses > press.number or item.time - press.last > LOCK_TAP_MS
                 self._caps ^= are_two_taps

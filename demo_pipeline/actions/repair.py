@@ -39,8 +39,8 @@ class Repairs:
 
     Attributes:
         dropped: maps line numbers of dropped inputs to the reason.
-        duplicate_factors: how many times each event was logged, by event type. Event types that
-            were logged once are left out.
+        duplicate_factors: maps event types to the number of times that each event was logged.
+            Event types whose events were logged once are left out.
         filled_positions: number of presses and releases that got the position of another event.
         late_lines: number of inputs that are out of order in the log; see `late_lines`.
         second_shifts: number of presses of a second Shift key, logged under the name of the first.

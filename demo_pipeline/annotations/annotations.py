@@ -1,7 +1,7 @@
 """Defines the kinds of annotations, their values, and the columns of their table.
 
 An annotation is a statement of a person, a model or a rule about a step or a whole demonstration.
-Datasets use at most one annotation of a kind about a step, the effective annotation. Each
+For each step and kind, datasets use at most one annotation, called the effective annotation. Each
 annotation contains a hash of the judged content. If the content changes, the annotation is stale
 and not used.
 """
@@ -500,7 +500,7 @@ def agentnet_fields(
 def annotation_sources(trajectory: Trajectory, step: int | None) -> dict[str, Any]:
     """Returns `{"annotation_sources": {kind: "human", "model" or "rule"}}` for a row of an export.
 
-    `step` is None for the whole demonstration. Returns an empty dictionary without annotations.
+    `step` is None for the whole demonstration. If there are no annotations, the result is empty.
     """
     sources = {name: note.source for name, note in trajectory.notes.get(step, {}).items()}
     if not sources:

@@ -1,6 +1,7 @@
 """Prints tables and progress bars, mostly with the library `rich`, which is slow to import.
 
-All texts must pass through `cell` or `plain_line`, or `rich` would interpret them as markup.
+All texts must pass through `cell` or `plain_line`. Otherwise, `rich` would interpret them as
+markup.
 """
 
 import logging

@@ -479,8 +479,8 @@ class IndexTally:
     """Collects the entries of `index.json` and the counts of `metadata.json`.
 
     Attributes:
-        entries: entries of `index.json` by trajectory id. They are kept as JSON text, which takes a
-            tenth of the memory of objects.
+        entries: maps trajectory ids to entries of `index.json`. The entries are kept as JSON text,
+            which takes a tenth of the memory of objects.
         problems: problems of the unreadable trajectories.
         unreadable: number of trajectories that could not be read.
         successful: number of trajectories whose task was done.

@@ -76,7 +76,8 @@ class _Expected:
     Attributes:
         entry: entry in index.json.
         row: row in trajectories.parquet, with only the columns that the check compares.
-        shared_columns: values that all steps of the trajectory share in steps.parquet, by column.
+        shared_columns: maps columns of steps.parquet to the value that all steps of the trajectory
+            share.
         hidden: rows in hidden_actions.parquet.
     """
 

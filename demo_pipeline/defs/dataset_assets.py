@@ -32,7 +32,7 @@ from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
 # Tag on the materialization of a dataset. Its value is Dagster's id of the materialization of the
-# asset `records` that was the newest at that time.
+# asset `records` that was the newest when the build of the dataset began.
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
 _PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
 _WHOLE_CHECK = "trajectories_whole"  # name of the asset check that reports damaged trajectories

@@ -242,7 +242,7 @@ def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
 
 @contextmanager
 def package_log(write: Callable[[int, str], None]) -> Iterator[None]:
-    """Passes the messages of level INFO or above that this thread logs to `write`."""
+    """Passes this thread's log messages of level INFO or above to `write`."""
     logger = logging.getLogger(LOG_ROOT)
     level_before = logger.level
     thread = threading.get_ident()

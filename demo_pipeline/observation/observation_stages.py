@@ -84,8 +84,8 @@ def _check_scans(_: RecordingInputs, out: Path) -> Sequence[Problem]:
 def _native(workspace: Any, *_: object) -> SourceInput:
     """Returns the setting `screenshots.native` as an input of the stage.
 
-    If the setting is on, screenshots are also written in the screen's own size. The setting is
-    recorded as an input of the output only if it is on.
+    If the setting is on, screenshots are also written in the screen's own size. The recipe of the
+    output names the setting only if it is on.
     """
     if workspace.settings.screenshots.native:
         return SourceInput(True, {"screenshots.native": "true"})

@@ -20,7 +20,7 @@ from demo_pipeline.observation.frames.video_reader import HALF, SAMPLE_STEP, Fra
 # OpenCV's own threads take a quarter of the CPU time and make nothing faster.
 cv2.setNumThreads(1)
 
-BLOCK = 8  # video pixels per side of a cell
+BLOCK = 8  # width and height of a cell, video pixels
 # Thresholds for differences of brightness, which is between 0 and 255:
 CHANGED_LEVELS = 10  # codec noise on a still screen is mostly lower
 # Like CHANGED_LEVELS, but for samples that are means of 4 x 4 pixels. Two encodings of the same
@@ -30,7 +30,7 @@ THRESHOLD = 24  # a still screen changes less, even while the encoder refines th
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells, content after a wait at least 20
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells; content after a wait changes 20 or more
 SMALL_CELLS = 2  # a check mark in a small check box changes 2 cells; noise seldom changes 2
 LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
@@ -244,7 +244,7 @@ def _count(cells: Cells) -> int:
 # The rest of this module compares screens in detail. Here, a sample is the mean of 2 x 2 pixels.
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # (rows, columns) of samples, each 0 or 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a part of a mask
-DETAIL_STEP = HALF  # pixels per side of a sample
+DETAIL_STEP = HALF  # width and height of a sample, video pixels
 
 # Pixels around the pointer's hot spot that the drawn pointer may cover, to the left and above
 # (BEFORE) and to the right and below (AFTER). Usual pointers are at most 24 pixels wide.
@@ -351,7 +351,7 @@ def content_changes(
         before, after: `ScreenDetail.detail` of the two screens.
         pointers: positions of the pointer, video pixels. Changes under the drawn pointer are
             ignored.
-        flickering: cells (`BLOCK` pixels per side) in which changes are ignored. None if no cell
+        flickering: cells of `BLOCK` x `BLOCK` pixels in which changes are ignored. None if no cell
             flickers.
         pointer_scale: size of the drawn pointer relative to its usual size.
     """

@@ -23,7 +23,7 @@ from demo_pipeline.observation.frames.tree_scales import INK_LEVELS
 from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame, Luma
 
 # Minimum height of replaced content, as a share of the height of the window, or of the screen if no
-# window is found. Pagers and editors changed 0.68 to 0.88 of the height.
+# window is found. Measured: pagers and editors changed 0.68 to 0.88 of the height.
 REPLACED_HEIGHT = 0.5
 # Minimum height of a window, as a share of the screen's height. A field of one line has 0.03, a
 # terminal at least 0.25.
@@ -37,8 +37,8 @@ DIFFERENT_SAMPLES = 2
 # The content only scrolled if at least this share of its rows is the same before and after. When a
 # program changed only the digits of its output, without scrolling, the share was 0.35.
 KEPT_SHARE = 0.8
-# Maximum number of columns that are compared. They are selected evenly from columns that are 4
-# pixels apart. A line of text covers at least 100 of those.
+# Maximum number of columns that are compared, selected evenly from the changed columns. Only every
+# 4th column of the frame is used. A line of text covers at least 100 of the used columns.
 MOST_COLUMNS = 96
 # The earlier screen must show at least this share of the later screen's rows with content.
 KEPT_HEIGHT = 0.2
@@ -77,7 +77,7 @@ class ContinuedTyping:
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Stores the time of a frame if the screen changed in it, even by flicker.
+        """Stores the time of a frame if it differs from the frame before, even only by flicker.
 
         Call it for each frame before the person goes on typing.
         """

@@ -104,7 +104,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """The units of accessibility trees from one scan on, until the next `TreeScale`."""
+    """The units of accessibility trees, valid until the scan of the next `TreeScale`."""
 
     scan_event: int = Field(
         description="1-based line number in the log of the first scan with these units"
@@ -171,7 +171,7 @@ class Evidence(_Frozen):
     def without(
         self, private_actions: Sequence[int], private_s: Sequence[tuple[float, float]]
     ) -> "Evidence":
-        """Returns the evidence without private actions, except for their indexes.
+        """Returns the evidence without private actions; only their indexes are kept.
 
         `private_s` has the (start, end) of each private period, video seconds.
         """

@@ -14,9 +14,8 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# Maximum time from the newest candidate to `FrameRequest.limit`; the longer of the two applies. An
-# older candidate does not show the screen at the limit, unless the video has no frame between the
-# candidate and the limit.
+# A candidate is too old if it precedes `FrameRequest.limit` by more than MAX_STALE_S and more than
+# MAX_STALE_FRAMES, unless the video has no frame between the candidate and the limit.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
 MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame rate is low
 
@@ -30,8 +29,8 @@ class FrameFallback:
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit. It does so only for pauses,
-            and for requests whose decoded span may have no frame before the limit.
+        frames: an observer that keeps the last frame before the limit, but only for pauses and for
+            requests whose decoded span may have no frame before the limit.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:

@@ -259,8 +259,8 @@ def _bounds(clock: Clock, since: float, press: float, grab_s: float, *, is_pause
         return _Bounds(since, max(press, since + EARLY_S))
     if uncertainty_s <= MAX_LEAD_S:
         return _Bounds(since, press - lead_seconds(clock, grab_s))
-    # Even if the clock is off by its whole uncertainty, frames between these two times lie between
-    # the two actions.
+    # Frames between these two times come after the previous action's effect and before the press,
+    # even if the clock is off by its whole uncertainty.
     previous_effect_over = since + uncertainty_s + EFFECT_S
     press_not_begun = press - uncertainty_s
     if previous_effect_over <= press_not_begun:

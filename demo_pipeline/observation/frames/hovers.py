@@ -33,7 +33,7 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 
-HOVER_S = 1.5  # maximum seconds of rest until content opens; submenus opened within 1.3 s
+HOVER_S = 1.5  # seconds in which a resting pointer opens content; submenus opened within 1.3 s
 # Maximum distance to the left or right of the pointer at which opened content begins, video pixels.
 # Submenus began at up to 100 pixels.
 HOVER_REACH_PX = 240
@@ -59,10 +59,10 @@ _PRESSES = frozenset({"click", "double_click", "right_click", "drag"})
 
 @dataclass
 class _Rest:
-    """A time at which the pointer rested before a press.
+    """A rest of the pointer before a press.
 
     Attributes:
-        place, point: position of the pointer, video pixels and event space.
+        place, point: position of the pointer, in video pixels (`place`) and event space (`point`).
         since_ms: time at which the pointer came to rest, epoch milliseconds.
         before_s: a time right before the pointer arrived, video seconds.
         during_s: a later time, at which a menu would be open, video seconds.

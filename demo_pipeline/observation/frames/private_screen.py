@@ -32,7 +32,8 @@ BLACK_S = 1.0
 # Maximum time in which the desktop may fade to the lock screen, seconds; an estimate.
 LOCKED_S = 5.0
 BEFORE_S = 0.05  # seconds; a frame 0.05 s before the lock chord certainly shows the desktop
-# Samples of `Frame.quartered` per side of a block. A block covers 32 x 32 pixels, about a word.
+# Width and height of a block, in samples of `Frame.quartered`. A block covers 32 x 32 pixels, about
+# a word.
 MARK_BLOCK = 8
 # Levels of brightness (0 to 255). Both values are estimates, and are larger than codec noise.
 _INK_LEVELS = 24  # minimum difference of the brightest and darkest sample of a block with content
@@ -311,7 +312,7 @@ class PrivateScreen:
         return stretches
 
     def _is_in(self, action: Action, locked: PrivateStretch) -> bool:
-        """Whether an action may have begun in a locked stretch. A pause only has to overlap it."""
+        """Whether an action may have begun in a locked stretch, or is a pause that overlaps it."""
         began = self._clock.video_time(action.press_ms)
         if action.action_type == "pause":
             ended = self._clock.video_time(action.end_ms)

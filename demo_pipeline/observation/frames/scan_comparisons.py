@@ -38,7 +38,7 @@ ROOMY_ELEMENT_SHARE = 0.01  # share of the screen; a menu may open inside a larg
 HIGHLIGHT_PARTS = 4
 BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element; an estimate
 # Maximum distance to the left or right of a press at which a changed area may be the highlight of
-# the pressed menu item, video pixels. Within 48 pixels of the pointer, changes are ignored.
+# the pressed menu item, video pixels. Changes under the drawn pointer (48 x 48 pixels) are ignored.
 NEAR_POINTER_PX = 64
 # Share of the screen. In a target that covers more, only changes at the press count as a redraw.
 LARGE_ELEMENT_SHARE = 0.05
@@ -144,8 +144,8 @@ class ScanComparison:
         Returns whether the scan was tested, now or before.
 
         Args:
-            is_last: whether to test with the frame in which the scan began if the frame in which it
-                ended is missing.
+            is_last: whether to test with the frame at the scan's start if there is no frame at the
+                scan's end.
         """
         scan = request.scan
         canvas = request.canvas

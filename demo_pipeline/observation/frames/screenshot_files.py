@@ -27,7 +27,7 @@ from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter, p
 PICTURES_FILE = "pictures.parquet"
 DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
-CELL = 8  # pixels per side of a cell
+CELL = 8  # width and height of a cell, pixels
 BLACK_LEVEL = 16  # brightness (0 to 255) of black in video of limited range
 # Maximum share of pixels brighter than BLACK_LEVEL in a black screenshot. At most 6.4 % of the
 # cells then contain such a pixel.
@@ -210,13 +210,13 @@ def digest_lines(folder: Path, digests: Mapping[str, str]) -> str:
 
 
 def read_thumbnails(folder: Path) -> Mapping[str, bytes]:
-    """Reads the JPEG thumbnails of the screenshots in a folder, by file name."""
+    """Returns a dictionary from the file name of each screenshot to its JPEG thumbnail."""
     with open_rows(folder / PICTURES_FILE, _BATCH) as (_, rows):
         return {row["file"]: row["jpeg"] for row in rows}
 
 
 def read_screenshot_facts(folder: Path) -> Mapping[str, ScreenshotFacts]:
-    """Reads the facts about the screenshots in a folder, by file name.
+    """Returns a dictionary from the file name of each screenshot to the facts about it.
 
     Returns an empty result if the folder has no pictures.parquet.
     """

@@ -127,7 +127,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     Args:
         events_folder, actions_folder: outputs of earlier stages.
         out: folder for the screenshots, their tables and evidence.json.
-        settings: contain the names of the recorder's windows.
+        settings: the names of the recorder's windows.
         native: whether to write screenshots in the screen's own size, too.
     """
     events = read_events(events_folder)

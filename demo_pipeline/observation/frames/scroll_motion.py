@@ -33,8 +33,8 @@ COLUMN_STEP = SAMPLE_STEP  # video pixels between samples in a row
 _REACH_X = 640  # video pixels to the left and right of the pointer that are compared
 _REACH_Y = 360  # video pixels above and below the pointer that are compared
 _CHANGED = 12  # levels of brightness (0 to 255); a sample that differs by more has changed
-_LEAST_ROWS = 24  # minimum number of sample rows that a movement changes; 48 video pixels
-_LEAST_COLUMNS = 12  # minimum number of sample columns that a movement changes; 48 video pixels
+_LEAST_ROWS = 24  # minimum number of sample rows (48 video pixels) that a movement changes
+_LEAST_COLUMNS = 12  # minimum number of sample columns (48 video pixels) that a movement changes
 _OVERLAP = 0.35  # minimum share of the changed region that is visible in both frames
 # The content before a movement is correlated with the content after it, for each possible distance.
 # Limits for the distance with the best correlation:
@@ -208,7 +208,7 @@ def _shift(before: Luma, after: Luma) -> int:
 
 
 def _texture(luma: Luma) -> Floats32:
-    """Returns a slightly blurred image in which edges and letters stand out from flat areas (0)."""
+    """Returns a slightly blurred image of the edges and letters; flat areas are 0."""
     values = luma.astype(np.float32)
     texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
     return texture

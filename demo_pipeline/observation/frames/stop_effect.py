@@ -20,8 +20,8 @@ CUT_OFF_S = 0.3  # for a shortcut after which the video has no frame
 STOP_BY_CLICK_S = 2.0  # for a click
 CLICK_CELLS = 1  # minimum number of cells that a click changes; a small check mark is in one cell
 BLINK_S = 1.5  # seconds observed before the press; every blinking cell changes in this time
-# Maximum share of cells that changed right before the press. Up to this share, these cells are
-# ignored after the press. Beyond it, every later change counts as an effect.
+# Cells that changed right before the press are ignored after it, if they are at most this share of
+# all cells. If more cells changed, every change after the press counts as an effect.
 UNSTEADY_SHARE = 0.1
 
 
@@ -35,8 +35,8 @@ class StopEffect:
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of
             build_actions.py); otherwise None.
-        clock: the clock of the recording. A frame up to the clock's uncertainty before the press
-            counts as later than the press.
+        clock: the clock of the recording. Because it is uncertain, frames that precede the press by
+            at most `uncertainty_ms` count as later than the press.
         end: end of the video, seconds.
         earlier: time at which the previous action ended, video seconds.
     """
@@ -92,7 +92,7 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder: the screen did not change after the action.
+        """Whether the action stopped the recorder, which leaves the screen unchanged.
 
         Returns False for a click that no frame follows, because a video with a variable frame rate
         ends with the last change of the screen.

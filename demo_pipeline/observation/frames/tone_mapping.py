@@ -13,7 +13,7 @@ _PQ = 16  # code of the transfer characteristics PQ in ITU-T H.273
 _HLG = 18  # code of the transfer characteristics HLG in ITU-T H.273
 _BT2020 = 9  # code of the colour primaries of BT.2020 in ITU-T H.273
 _WHITE_NITS = 203.0  # luminance of an ordinary desktop's white in HDR (ITU-R BT.2408)
-_HLG_GAMMA = 1.2  # exponent from the light of a scene to that of a display (ITU-R BT.2100)
+_HLG_GAMMA = 1.2  # exponent that converts scene light to display light (ITU-R BT.2100)
 _CODES = 65_536  # number of values of a sample with 16 bits
 # Converts linear light from the primaries of BT.2020 to those of BT.709 (ITU-R BT.2087).
 _TO_BT709 = np.array(

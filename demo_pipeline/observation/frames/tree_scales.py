@@ -146,7 +146,7 @@ class TreeScales:
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Returns the lines of the log at which the scale changes, each with its new scale.
+        """Maps each line of the log at which the scale changes to the new scale.
 
         Before the first of these lines, the scale is 1.
         """

@@ -104,9 +104,9 @@ class VideoPointer:
         return [position for position in around if position is not None]
 
     def places_around(self, before: float, after: float) -> list[Point]:
-        """Returns the positions of `moves_around`, or more of them if the clock is uncertain.
+        """Returns the positions of `moves_around`, unless the clock is too uncertain.
 
-        If the clock's uncertainty exceeds the interval between frames, the result has all logged
+        If the clock's uncertainty exceeds the interval between frames, returns all logged
         positions that the pointer may have had during the move.
         """
         moved = self.moves_around(before, after)

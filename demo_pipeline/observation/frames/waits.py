@@ -42,7 +42,7 @@ PAUSE_S = 2.0
 READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
 AT_WORK_TIMES = 5  # minimum number of changes of a busy spinner; fewer may be chance
 # Minimum share of cells that an answer has in common with its placeholder. Skeleton screens
-# had 0.39 to 0.76, a fading status line had 0.18.
+# had 0.39 to 0.76, and a fading status line had 0.18.
 PART_SHARE = 0.3
 # If keys change more than four times as many cells as the new content has, the person did not wait
 # for this content. In such cases, the keys changed 5.4 to 27 times as many cells.
@@ -53,7 +53,7 @@ HOVERED_SHARE = 0.5
 TABLE_COLUMN_GAP = 0.25  # maximum gap between columns of a table, as a share of the screen's width
 TABLE_ROW_GAP = 0.05  # maximum gap between lines of a table, as a share of the screen's height
 # Minimum height of a change that may be a new page or list, as a share of the screen's height.
-# Awaited pages and lists changed 0.6 to 0.95 of the height.
+# Measured: pages and lists that people waited for changed 0.6 to 0.95 of the height.
 SCREEN_HEIGHT = 0.5
 RHYTHM_TIMES = 3  # minimum number of changes in a rhythm; two may be an answer's start and end
 # Time without a change after which a rhythm counts as over, as a multiple of its median gap. This
@@ -154,7 +154,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
 
 def may_be_wait(changes: IntervalChanges) -> bool:
-    """Whether more than noise changed, in any cell, after the first action's own effect."""
+    """Whether the changes after the first action's own effect are more than noise."""
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
 

@@ -33,7 +33,7 @@ class Departure:
 
     Attributes:
         end_ms: when the action ended, epoch milliseconds.
-        focused: the focused element of the current scan. None if the scan has none.
+        focused: the focused element of the current scan. None if no element is focused.
         windows: boxes of the windows in this scan.
         place: point of the press, in event space. None if the action was not a press.
         pressed_windows: boxes of the windows under the point of the press.

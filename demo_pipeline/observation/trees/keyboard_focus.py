@@ -271,8 +271,8 @@ class KeyboardFocus:
             field is None
             and focused is not None
             and claimed.method == "focused"
-            # If the element cannot show text, the person may have typed into a terminal in front of
-            # its window.
+            # If the focused element cannot show text, the person may have typed into a terminal in
+            # front of the element's window.
             and focused.role not in _HOLDS_NO_TEXT
         ):
             window = tree.windows_around[focused.position]
@@ -508,7 +508,7 @@ class KeyboardFocus:
         return tree.element(menus[0]) if len(menus) == 1 else None
 
     def _field_by_actions(self, tree: StepTree) -> Element | None:
-        """Returns the element that got the focus by earlier actions; None if it is unknown."""
+        """Returns the element that earlier actions gave the focus; None if it is unknown."""
         if self._text_places and not self._stop:
             return field_with(tree, places_of_text(tree, self._text_places))
         if len(self._stop) != 1:
@@ -659,7 +659,7 @@ def _lit_element(
 
 
 def _is_tool(tree: StepTree, node: int) -> bool:
-    """Returns whether a node is a button in a tool bar. A frame around it may mean "on"."""
+    """Returns whether a node is a tool bar button, whose frame may mean "on" instead of focus."""
     if tree.roles[node] != "button":
         return False
     return any(tree.roles[outer] == "toolbar" for outer in ancestors(tree, node))

@@ -120,10 +120,10 @@ class CurrentScan:
     Attributes:
         scan: the scan; None if no scan had finished.
         age_ms: milliseconds from the end of the scan to the press; None if no scan had finished.
-        freshness: `fresh` if the scan began after the previous action ended; `stale` if it began
-            earlier; `changed` if it began earlier and much of the screen changed between its start
-            and the press. `running` if no scan had finished but one had begun; `none` if no scan
-            had begun.
+        freshness: `fresh` if the scan began after the previous action ended. If the scan began
+            earlier: `changed` if much of the screen changed between its start and the press,
+            otherwise `stale`. If no scan had finished: `running` if one had begun, otherwise
+            `none`.
         previous: the finished scan before `scan`; None if there is no such scan.
     """
 

@@ -34,8 +34,8 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-# A tree agrees in part with the screenshot if less than half of its named elements changed. While a
-# page loaded, 0 to 0.45 of the elements changed; on other screens, 0.56 changed.
+# A tree agrees in part with the screenshot if less than half of its named elements changed. In the
+# measured cases, 0 to 0.45 of them changed while a page loaded, and 0.56 on other screens.
 WAITED_SHARE = 0.5
 # A change of content is near a press if it is within this distance, in units of event space. A
 # distance of 64 overlooks some changes.
@@ -179,7 +179,7 @@ class StepTargets:
         return agreement, element, target.method
 
     def hovered(self, number: int, tree: StepTree) -> Element | None:
-        """Returns the element that opened an action's target when the pointer hovered over it.
+        """Returns the hovered element that opened the target of an action, such as a menu title.
 
         Returns None if nothing opened, if the element has no name, or if the screen changed at the
         element after the scan.
@@ -239,7 +239,7 @@ class StepTargets:
     def is_window_certain(
         self, number: int, tree: StepTree, window: int, target: Element | None
     ) -> bool:
-        """Returns whether an action certainly took place in `window` and its title is still valid.
+        """Returns whether an action surely took place in `window`, and the window's title is valid.
 
         The title bar must not have changed after the scan began. If the target of a press is
         unknown, there are two more conditions: no panel opened over the press and, on Linux, the

@@ -57,7 +57,7 @@ def canonical_role(raw: str, platform: str) -> str | None:
 
 @cache
 def _tables() -> MappingProxyType[str, dict[str, str]]:
-    """Returns the tables of roles.json by name; each maps normalised role names to roles."""
+    """Returns the named tables of roles.json. Each table maps normalised role names to roles."""
     text = files("demo_pipeline.observation.trees").joinpath("roles.json").read_text("utf-8")
     raw_tables: dict[str, dict[str, str]] = json.loads(text)
     tables: dict[str, dict[str, str]] = {}
@@ -281,7 +281,7 @@ class StepTree:
 
     @cached_property
     def _mapped_states(self) -> Sequence[tuple[States, States]]:
-        """States of each node, and the names of states that OSWorld-Desktopd does not have."""
+        """OSWorld-Desktopd states of each node, and the names of its unmapped logged states."""
         return [_map_states(bytes(raw.states)) for raw in self.raws]
 
     @cached_property
@@ -355,7 +355,7 @@ class StepTree:
         )
 
     def name_at(self, position: int) -> str:
-        """Returns the name of a node, or else its description, or else its value.
+        """Returns the name of a node. An empty name is replaced by the description or the value.
 
         The value is used only for the roles in `_NAMED_BY_VALUE`, because other values may be
         secret. The value of a label with children is not used, because the children have the same

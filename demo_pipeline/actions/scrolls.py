@@ -343,13 +343,13 @@ def _unclear_units(scrolls: Iterable[ScrollEvidence]) -> dict[int, tuple[Directi
 def sign_disagrees(
     delta_sum: float | None, rule_direction: str | None, vote: WheelVote
 ) -> bool | None:
-    """Returns whether the video contradicts the direction that follows from the wheel's unit.
+    """Returns whether the video contradicts the direction of a scroll in actions.parquet.
 
     Returns None if the video does not show the sign, or if the only scroll that shows the sign
     contradicts `rule_direction`.
 
     Args:
-        rule_direction: direction of the scroll that follows from the unit.
+        rule_direction: direction in actions.parquet, which follows from the unit or a setting.
     """
     if is_sign_doubtful(delta_sum, rule_direction, vote):
         return None
@@ -359,8 +359,8 @@ def sign_disagrees(
 def is_sign_doubtful(delta_sum: float | None, rule_direction: str | None, vote: WheelVote) -> bool:
     """Returns whether the direction of a scroll is unknown.
 
-    The direction is unknown if the video contradicts `rule_direction`, which follows from the unit,
-    but only a single scroll shows the sign.
+    The direction is unknown if the video contradicts `rule_direction`, the direction in
+    actions.parquet, but only a single scroll shows the sign.
     """
     contradicts = _contradicts_rule(delta_sum, rule_direction, vote)
     return bool(contradicts) and vote.votes < MIN_VOTES_AGAINST_RULE
@@ -387,7 +387,7 @@ def scroll_direction(
     follows from the sign on which the scrolls of the recording agree.
 
     Args:
-        rule_direction: direction of the scroll that follows from the unit.
+        rule_direction: direction in actions.parquet, which follows from the unit or a setting.
         method: `wheel_method` of the scroll. A sign from the settings (`override`) always decides.
     """
     if method == OVERRIDE:

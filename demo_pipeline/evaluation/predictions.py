@@ -77,7 +77,9 @@ class Predictions:
             steps[step] = _DOUBLED
 
     def answer(self, key: StepKey) -> str:
-        """Returns the answer of a step. Each call counts down `unasked`, so call it once per step.
+        """Returns the answer of a step.
+
+        Call this method only once per step, because each call lowers `unasked`.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.

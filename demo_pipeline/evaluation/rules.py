@@ -211,8 +211,8 @@ def _with_enter_joined(actions: Sequence[BenchAction], keys: Collection[str]) ->
     """Joins each typed text and a following Enter into one text that ends with a line feed.
 
     Args:
-        keys: lower-case names of actions that press keys. An action with Enter as its only key
-            counts as an Enter.
+        keys: lower-case names of the actions that press keys. Such an action counts as Enter if
+            Enter is its only key.
     """
     joined: list[BenchAction] = []
     for before, action in pairwise((None, *actions)):

@@ -56,8 +56,8 @@ class _Function(NamedTuple):
             arguments must be given by name.
         tolerated: names of the arguments for tolerant reading; empty if equal to `arguments`.
         clicked: button and number of clicks.
-        strict: whether strict reading accepts the function. It accepts only functions that occur
-            in AgentNet's own data.
+        strict: whether strict reading accepts the function. Strict reading accepts only functions
+            that occur in AgentNet's own data.
     """
 
     does: str

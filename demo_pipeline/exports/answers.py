@@ -94,7 +94,7 @@ Raises only `AnswerFormatError`, whatever the text is.
 """
 
 
-# Maps button and number of clicks to those click types that have `PointParameters`.
+# Maps button and number of clicks to the action type, for clicks with `PointParameters`.
 _POINT_TYPES: Mapping[tuple[Button, int], ActionType] = {
     ("left", 2): ActionType.DOUBLE_CLICK,
     ("right", 1): ActionType.RIGHT_CLICK,
@@ -252,7 +252,7 @@ def hovered_shares(action: AnsweredAction, size: Pixel) -> list[Share]:
     return [shares_of(x, y, size) for x, y in action.hovered]
 
 
-_PLACE_PREFIXES = ("", "start_", "end_")  # actions have the parameters `x`, `start_x` or `end_x`
+_PLACE_PREFIXES = ("", "start_", "end_")  # as in the parameters `x`, `start_x` and `end_x`
 _BUTTON_AND_CLICKS = {kind: clicked for clicked, kind in _POINT_TYPES.items()}
 _ACTION_TYPES = {model: kind for kind, model in PARAMETERS.items()}
 
@@ -312,7 +312,7 @@ def _while_held(call: ActionCall, held: Sequence[str]) -> ActionCall:
             return replace(call, keys=(*held, *call.keys))
         case "click" | "move" | "drag" | "scroll":
             return replace(call, held=tuple(held))
-    return replace(call, does="")  # none of our actions types or waits while keys are held
+    return replace(call, does="")  # we have no action that types or waits while keys are held
 
 
 def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredAction | ForeignAction]:

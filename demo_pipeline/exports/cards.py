@@ -301,7 +301,10 @@ def yaml_text(text: str) -> str:
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the first `_MOST_ROWS` counts and the sum of the rest, with escaped names."""
+    """Returns the rows of a table: escaped names and counts, in the given order.
+
+    A last row sums up all counts after the first `_MOST_ROWS`.
+    """
     rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     if not rest:

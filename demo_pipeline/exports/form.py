@@ -96,7 +96,7 @@ class Source:
         candidate: facts about the trajectory, such as its hidden actions and bad steps.
         trajectory: steps, task and result, with people's corrections and annotations.
         rows: provenance of each step by its index.
-        settings: the settings in `Form.settings`; other settings raise `AttributeError`.
+        settings: only the settings that `Form.settings` names; others raise `AttributeError`.
     """
 
     candidate: Candidate

@@ -197,7 +197,10 @@ class _Screen:
         return list(areas.items())
 
     def _owner(self, position: int) -> int:
-        """Returns the position of the outermost menu or combo box that contains an item, or -1."""
+        """Returns the position of the outermost menu or combo box that contains a node.
+
+        Returns -1 if the node is not an item or has no such ancestor.
+        """
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:
             return -1
@@ -269,7 +272,7 @@ def _layers(nodes: list[_ScreenNode]) -> list[int]:
 
 
 def read_screen(path: Path, platform: str) -> _Screen | None:
-    """Reads a ui_tree.json; returns None if it is not a valid tree."""
+    """Reads a ui_tree.json; returns None if the file has no valid tree."""
     try:
         return _Screen(_screen_nodes(path), platform)
     except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):

@@ -370,7 +370,7 @@ _DATA = ("train", "val", "held_out")  # data.jsonl consists of the files of thes
 # Keys of `Row.counts`.
 _PROMPTS = "markers of prompts"
 _CALLS = "markers of calls"
-_TASK = "task "  # start of a key that ends with a task type
+_TASK = "task "  # prefix; the rest of the key is a task type
 
 
 def _rows(source: Source) -> Iterator[Row | Excluded]:

@@ -174,7 +174,7 @@ class RecordDraft(NamedTuple):
         return json.dumps(record, ensure_ascii=False)
 
     def tests(self) -> dict[str, str]:
-        """Returns the test of the record: `test` for test.json and `test_row` for test.jsonl.
+        """Returns the record's test as JSON: `test` for test.json and `test_row` for test.jsonl.
 
         The result is empty for actions without a position.
 

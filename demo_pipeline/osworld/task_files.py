@@ -63,8 +63,8 @@ MAX_TASK_BYTES = 16 * 2**20  # larger files are not read; the largest published 
 _WINDOWS_EXAMPLES = "examples_windows"
 # Lower-case name of the subfolder of `examples` that contains the domains for Windows.
 _WINDOWS = "windows"
-# Paths, relative to the given folder, where folders of examples are searched. The flag says whether
-# the tasks there are risk tasks.
+# Paths, relative to the given folder, that may contain folders of examples, and whether the tasks
+# there are risk tasks.
 _BASES = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
 # Beginning of the names of all test lists, some of which list only a part of the tasks.
 _LIST_PREFIX = "test_"

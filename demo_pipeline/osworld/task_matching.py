@@ -1,6 +1,6 @@
 """Finds the OSWorld task that a demonstration shows, by id or by instruction.
 
-Training on demonstrations of OSWorld tasks would contaminate the benchmark.
+Such demonstrations must be known, because training on them would contaminate the benchmark.
 """
 
 import json

@@ -42,7 +42,7 @@ class Assignment:
 def assignment_of(meta: Meta) -> Assignment:
     """Returns the task that meta.json describes.
 
-    The instruction is the first text that is not blank in quest.content, quest.title, title and
+    The instruction is the first non-blank text among quest.content, quest.title, title and
     description.
 
     Raises:

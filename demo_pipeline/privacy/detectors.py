@@ -103,7 +103,7 @@ class Detectors:
     region: str = "US"
 
     def suspects(self, texts: Sequence[str]) -> list[str]:
-        """Selects, by a quick search, the texts in which `find` may find something."""
+        """Returns the texts in which `find` may find something, selected by a quick search."""
         if self.settings.words or self.settings.expressions:
             return list(texts)
         joined = joined_texts(texts)

@@ -244,8 +244,8 @@ def _review_source(
         once_private = {box for box, is_private in boxes if is_private}
         added = list[ScreenshotBox]()
         kept = list[ScreenshotBox]()
-        # `dict` keeps the last decision about each box. If a mark was withdrawn, the box is in
-        # neither list, so detectors may still cover it.
+        # `dict` keeps the last decision about each box. If a private mark was withdrawn, the box is
+        # neither in `added` nor in `kept`, so detectors may still cover it.
         for box, is_private in dict(boxes).items():
             if is_private:
                 added.append(box)

@@ -20,8 +20,8 @@ BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of rows of a screenshot that are recognised at once
 _OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line
-# Largest difference between colour values (0 to 255) that count as equal; the noise of video
-# encoders on a still screen is smaller.
+# Colour values (0 to 255) count as equal if they differ by at most 16. The noise of video encoders
+# on a still screen is smaller.
 _CHANGED = 16
 # Number of cached results per band: two screenshots, each with and without covered boxes.
 _MOST_CACHED = 4

@@ -629,7 +629,8 @@ def _documented_event(
     _check_data(event, data)
     char = data.actual_char
     if char is not None and not isinstance(char, str):
-        # A value that is neither text nor an object is put into a list, which later stages reject.
+        # A value that is neither text nor an object is put into a list, because later stages treat
+        # a list as unreadable.
         char = msgspec.json.encode(char if isinstance(char, dict) else [char]).decode()
     duration = -1.0
     if data.duration is not None:

@@ -288,7 +288,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantines the demonstration after a defect, because a defect would occur again."""
+        """Quarantines the demonstration after a defect of the package, which would occur again."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 
@@ -377,8 +377,8 @@ class RecordingOutput(DemonstrationOutput):
 
         Raises:
             UploadChangedError: the upload was replaced during the build. The next run builds it.
-            DemonstrationError: the build failed for the second time because the upload differs
-                from its listing, although the listing is unchanged. The upload is unreadable.
+            DemonstrationError: the upload differs from its listing for the second time, although
+                the listing is unchanged. The upload is therefore unreadable.
         """
         if isinstance(error, OutputError):
             return False

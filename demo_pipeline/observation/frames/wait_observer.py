@@ -185,7 +185,7 @@ def _background(luma: Luma) -> Luma:
 
 
 class WaitObserver:
-    """Frame observer that finds the pauses in which the person waited for the screen.
+    """The observer that finds the pauses in which the person waited for the screen.
 
     Changes around a moving pointer are ignored.
 

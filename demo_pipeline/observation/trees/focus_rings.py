@@ -23,7 +23,7 @@ _RIM = INSIDE_PX + OUTSIDE_PX
 CORNER_PX = 3  # pixels at each end of a side that are left out because of round corners
 SAME_PX = 3  # canvas pixels; boxes count as equal if no side differs by more
 # Minimum increase of the contrast across a side with a new ring, in sums of grey levels.
-# Rings increased the contrast by 60 to 400, noise by 6.
+# Rings increased the contrast by 60 to 400, and noise increased it by 6.
 RING_LEVELS = 30
 # Minimum ratio of the increase at a ring to the increase at any other element. With a smaller
 # ratio, several elements were probably redrawn.

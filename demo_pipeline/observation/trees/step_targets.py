@@ -44,7 +44,7 @@ UNTOUCHED_PX = 96
 # is unknown. This rule avoided one wrong target name and lost one correct name.
 LABEL_PX = 48
 # Height of the top part of a window that contains the title, in units of event space. Title bars
-# are 20 to 40 high, the tabs of a browser 40.
+# are 20 to 40 high, and the tabs of a browser are 40 high.
 TITLE_PX = 48
 # Roles of elements whose name is visible next to their box.
 _LABELLED_BESIDE = frozenset({"checkbox", "radiobutton"})

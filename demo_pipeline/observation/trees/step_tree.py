@@ -496,8 +496,8 @@ class TreeReader:
     A scan is unusable if it cannot be read, or if no element has an area.
 
     Args:
-        scales: maps the log line of a scan to the factor that converts boxes to event space, from
-            this scan on. The factor is None if it is unknown.
+        scales: maps the log line of a scan to the factor that converts boxes to event space. The
+            factor applies until the next scan in `scales`. It is None if it is unknown.
     """
 
     def __init__(

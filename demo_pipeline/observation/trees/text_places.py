@@ -72,7 +72,7 @@ def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[Cha
 
 
 def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
-    """Returns the positions of all nodes around text fields, and of the innermost text fields.
+    """Returns the nodes around text fields, and the innermost text fields, as tree positions.
 
     Table cells that can have the focus count as innermost text fields.
     """

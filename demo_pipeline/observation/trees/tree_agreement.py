@@ -204,8 +204,8 @@ def touched_share(tree: StepTree, contradictions: Sequence[Contradiction]) -> fl
 def _differences(changes: ContentChanges, boxes: _TreeBoxes) -> Iterator[Contradiction]:
     """Yields the changes that contradict a tree.
 
-    A change in a large text area contradicts the tree only if it has the edges of a menu, or covers
-    the name of an element.
+    A change in a large text input contradicts the tree only if it has the edges of a menu or
+    covers the name of an element.
     """
     for panel in _outside(changes.panels, boxes.own):
         yield Contradiction(panel, is_popup=min(panel[2:]) >= POPUP_PX)

@@ -123,8 +123,9 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     `include_aborted` is set.
 
     A demonstration that no other export contains gets the split of its task in other exports. If
-    other exports have its task in two splits, it is left out as `torn_task`. It is also left out if
-    its hash or application puts it into the held-out split, but its task is in another split.
+    other exports have its task in two splits, it is left out as `torn_task`. A demonstration is
+    also left out if its hash or application puts it into the held-out split, but its task is in
+    another split.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)

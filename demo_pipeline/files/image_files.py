@@ -65,7 +65,7 @@ def probe_image(data: bytes) -> ImageInfo:
 
 @contextmanager
 def decoding_images(decodes: Callable[[bytes], bool]) -> Iterator[None]:
-    """Makes `probe_image` also decode the pixels of images inside the `with` block.
+    """Makes `probe_image` also decode the pixels while the `with` block runs.
 
     Args:
         decodes: decodes the bytes of an image and returns whether it succeeded.
@@ -205,7 +205,7 @@ class PngWriter:
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
         """Yields `_BAND` filtered rows at a time, each row preceded by its filter type.
 
-        The caller must use the rows before it requests the next ones, which overwrite them.
+        Each array overwrites the previous one. The caller must use it before it requests the next.
         """
         if self._filtered.shape[1] != 1 + flat.shape[1]:
             self._filtered = np.full((_BAND, 1 + flat.shape[1]), _UP, np.uint8)

@@ -460,7 +460,7 @@ class RowGroups:
 
 @contextmanager
 def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """Opens a Parquet file in a `with` block; yields the number of rows and an iterator over them.
+    """Opens a Parquet file in a `with` block; yields its number of rows and an iterator of rows.
 
     Args:
         batch: the number of rows that are read into memory at once.

@@ -37,7 +37,8 @@ def tree_scans(
 
     Args:
         presses: maps the times of presses, in seconds of the source, to epoch milliseconds.
-        left_out: counts elements without the structure of UI Automation, and those without a press.
+        left_out: counts elements without the structure of UI Automation, and elements without a
+            press.
     """
     seconds_of_presses = sorted(presses)
     newest: set[tuple[Any, ...]] = set()

@@ -161,7 +161,7 @@ def _time(line: Mapping[str, Any], before: Sequence[SourceStep]) -> float:
 
 
 class _ActionReader:
-    """Reads the actions of a run in order; `left_out` counts those that do not become steps."""
+    """Reads the actions of a run in order; `left_out` counts actions that do not become steps."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out

@@ -3,7 +3,7 @@
 All versions since 0.3 are supported. `ocap` runs on Windows only. Positions are pixels of the whole
 desktop, keys are virtual-key codes, and a notch of the wheel counts 1.
 
-In the video, each frame has the time of the previous frame, which can be seconds too early.
+In the video, each frame has the time of the previous frame. This time can be seconds too early.
 Therefore frames of the imported video get their capture times from the log.
 """
 

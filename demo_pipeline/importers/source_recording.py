@@ -1,4 +1,4 @@
-"""Data types for importers, and for recordings of other tools with a video.
+"""Data types for importers, and for recordings with a video from other tools.
 
 An importer returns a `SourceRecording` with a video, which upload_folder.py writes as an upload, or
 a `SourceTrajectory` with screenshots, which trajectory_folder.py writes as a trajectory.

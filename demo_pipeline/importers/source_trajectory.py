@@ -1,4 +1,4 @@
-"""Data types for recordings of other tools that have screenshots instead of a video."""
+"""Data types for recordings with screenshots, instead of a video, from other tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

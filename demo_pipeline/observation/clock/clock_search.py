@@ -446,9 +446,9 @@ def drift_corrected(clock: Clock, middle_s: float, parts: Sequence[ClockPart]) -
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """Returns the clock with an uncertainty that covers the clocks of the parts of the video.
 
-    A part is ignored if its clock differs by no more than the uncertainty of `clock`, or by no more
-    than the smaller of its own uncertainty and `MIN_LEAD_MS`. If ffmpeg printed the start time, a
-    part is ignored if the clocks differ by no more than the sum of both uncertainties.
+    A part is ignored if its clock differs from `clock` by no more than a tolerance. If ffmpeg
+    printed the start time, the tolerance is the sum of both uncertainties. Otherwise it is the
+    uncertainty of `clock`, but at least the smaller of the part's uncertainty and `MIN_LEAD_MS`.
     """
     uncertainty_ms = clock.uncertainty_ms
     unshifted = replace(clock, shifts=())

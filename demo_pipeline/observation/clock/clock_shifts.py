@@ -1,4 +1,4 @@
-"""Measures by how much somebody set the recorder's clock, by comparing the log with the video.
+"""Compares the log with the video to measure how far somebody set the recorder's clock.
 
 A *step* is a place in the log at which the times jump. The order of the lines and the end of the
 video limit how large the jump can be. Within these limits, the video is searched for the pointer's

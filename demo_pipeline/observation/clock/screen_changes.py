@@ -506,7 +506,7 @@ class _CanvasEvidence:
         """Returns the canvas of the state after a change, or None if it is in doubt.
 
         The canvas is in doubt if it explains too few moves, or if another candidate explains nearly
-        as many and puts the lower right corner of the screen elsewhere.
+        as many moves and puts the lower right corner of the screen elsewhere.
 
         Args:
             costs: (moves after the change, states), the cost of each move under each state.

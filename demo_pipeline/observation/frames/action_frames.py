@@ -119,7 +119,7 @@ class _HeldPause(NamedTuple):
 
 
 class _HeldComparison(NamedTuple):
-    """A postponed comparison of an action with its scan, whose scale is not known yet."""
+    """A comparison of an action with its scan, postponed until the scale of the scan is known."""
 
     scan: ScannedTarget
     action_index: int
@@ -127,7 +127,7 @@ class _HeldComparison(NamedTuple):
 
 
 class _TargetComparisons:
-    """Compares the screen of each action with that of its scan once the scan's scale is known."""
+    """Compares the screen of each action with the screen of its scan once the scale is known."""
 
     def __init__(self, comparison: ScanComparison, requests: ScaledRequests) -> None:
         self._comparison = comparison

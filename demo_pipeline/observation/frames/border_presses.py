@@ -190,7 +190,7 @@ class BorderPresses:
         )
 
     def _compare(self, test: _PointerTest) -> None:
-        """Records whether the pointer came to the place or left the video, if frames show it."""
+        """Records whether the pointer came to the place, unless the frames leave this in doubt."""
         before = self._frames.get(test.before)
         later: list[Luma] = []
         for number in test.at:

@@ -79,7 +79,7 @@ class Predictions:
     def answer(self, key: StepKey) -> str:
         """Returns the answer of a step.
 
-        Call this method only once per step, because each call lowers `unasked`.
+        Call this method only once per step, because it also updates `unasked`.
 
         Raises:
             AnswerFormatError: the step has no answer, several answers, or an unusable one.

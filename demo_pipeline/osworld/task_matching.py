@@ -25,7 +25,7 @@ class TaskMatch:
     """The OSWorld task of a demonstration.
 
     All attributes except `catalogued` are None if no task matches. If several task files match,
-    ordinary tasks are preferred to risk tasks, and then the file whose path sorts first.
+    an ordinary task is preferred to a risk task, and then the file whose path sorts first.
 
     Attributes:
         match: how the task was found, `id` or `instruction`.

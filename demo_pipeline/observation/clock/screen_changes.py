@@ -160,11 +160,11 @@ REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves. Two to
-# four movements towards a target contain 32 moves.
+# The search for a change runs after every move between frames until there are 32 such moves. These
+# are two to four movements of the pointer towards a target.
 FEW_MOVES = 32
-# When 4096 moves (3 MB) are in memory, every second one is dropped. A long video without a pointer
-# has 100,000 moves.
+# When 4096 moves (3 MB) are in memory, every second one is dropped. Without this limit, a long
+# video that does not show the pointer would collect 100,000 moves.
 MOST_MOVES = 4096
 
 

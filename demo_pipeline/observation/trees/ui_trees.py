@@ -457,8 +457,8 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
 MAX_UNKNOWN_SHARE = 0.01  # maximum share of nodes whose role is not in roles.json
 # Maximum number of reported problems, because a log may have thousands of bad scans.
 MAX_NAMED_SCANS = 20
-# Minimum share of scans in which the recorder's hit test at the pointer found the same element as
-# this package. The share is low, because recorders are sometimes wrong.
+# Minimum share of scans in which the recorder's hit test at the pointer agrees with ours. The share
+# is low, because recorders are sometimes wrong.
 MIN_CURSOR_SHARE = 0.5
 MIN_CURSOR_SCANS = 4  # with fewer scans to compare, `check_cursor` reports nothing
 
@@ -558,7 +558,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
 
 
 def check_cursor(folder: Path) -> list[Problem]:
-    """Checks that the recorder's hit tests agree with ours in `MIN_CURSOR_SHARE` of the scans."""
+    """Checks that the recorder's hit tests at the pointer agree with ours in enough scans."""
     rows = read_tree_rows(folder)
     compared = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
     agreed = sum(row["cursor_agrees"] for row in compared.values())

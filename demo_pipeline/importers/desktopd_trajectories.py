@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from demo_pipeline.desktopd.target_box import TARGET_BOX
 from demo_pipeline.desktopd.trajectory_reader import Trajectory, read_trajectory, step_folders
 from demo_pipeline.desktopd.validator import decode_tree
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json
@@ -36,7 +37,6 @@ from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 
 _DOCUMENTS = ("task.json", "result.json", "final_screenshot.png")
 _STEP_FILES = ("screenshot.png", "ui_tree.json", "action.json")
-_TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
@@ -143,7 +143,7 @@ def _row(trajectory: Trajectory, number: int, match: TaskMatch) -> dict[str, Any
         "clock_uncertainty_ms": 0.0,
         "freshness": "fresh" if len(nodes) > 1 else "none",
         "tree_agreement": "unknown",
-        **dict(zip(_TARGET_BOX, box, strict=False)),
+        **dict(zip(TARGET_BOX, box, strict=False)),
         **action_columns(step.action),
         "off_screen": False,
         "hidden_before": 0,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializeAsAny, ValidationError, field_validator, model_validator
 
 from demo_pipeline.desktopd.models import Count, StepAction, Text
+from demo_pipeline.desktopd.target_box import TARGET_BOX
 from demo_pipeline.desktopd.trajectory_reader import StepFiles, Trajectory
 from demo_pipeline.desktopd.validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.files.base_model import Document, explain, field_name, unknown_fields
@@ -23,7 +24,6 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
 # Columns of provenance.parquet with the bounding box of an action's target.
-_BOX_COLUMNS = ("target_x", "target_y", "target_width", "target_height")
 WHOLE = "all"
 """The key of `Decision.judged` in decisions about the whole demonstration."""
 MOST_TEXT = 10_000  # maximum number of characters of a text that a reviewer writes
@@ -560,5 +560,5 @@ def _row(step: StepFiles, row: ProvenanceRow, actions: Mapping[int, StepAction])
     if step.index not in actions:
         return row
     nodes, _ = check_tree_bytes(read_bytes(step.ui_tree, "ui_tree.json"), "ui_tree.json")
-    box = _box(step.action, nodes) or (None,) * len(_BOX_COLUMNS)
-    return {**row, **dict(zip(_BOX_COLUMNS, box, strict=True))}
+    box = _box(step.action, nodes) or (None,) * len(TARGET_BOX)
+    return {**row, **dict(zip(TARGET_BOX, box, strict=True))}

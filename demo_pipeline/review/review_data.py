@@ -11,6 +11,7 @@ from typing import Any
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.desktopd.models import points
+from demo_pipeline.desktopd.target_box import TARGET_BOX
 from demo_pipeline.desktopd.trajectory_reader import read_trajectory
 from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.files.recording_files import VIDEO_FILE
@@ -58,7 +59,6 @@ _STEP_COLUMNS = (
 )
 # Columns of provenance.parquet that the page shows for the whole demonstration.
 _DEMONSTRATION_COLUMNS = ("platform", "recorded_at", "status", "reason")
-_TARGET_BOX = ("target_x", "target_y", "target_width", "target_height")
 Json = dict[str, Any]
 
 
@@ -400,7 +400,7 @@ def _pictured_action(row: ProvenanceRow) -> Json:
             marks.append((row[x], row[y]))
     box = None
     if row["target_x"] is not None:
-        box = [row[column] for column in _TARGET_BOX]
+        box = [row[column] for column in TARGET_BOX]
     values = ("text", "keys", "direction", "amount", "target_role", "target_name")
     return {
         "action": row["action_type"],

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from demo_pipeline.desktopd.models import AGREEMENTS, FRESHNESS, ActionType, StepAction
+from demo_pipeline.desktopd.target_box import TARGET_BOX_COLUMNS
 from demo_pipeline.files.parquet import (
     ANY,
     COUNT,
@@ -208,30 +209,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
             "recorder's; null if not compared"
         ),
     ),
-    (
-        "target_x",
-        pa.int32(),
-        True,
-        "left edge of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_y",
-        pa.int32(),
-        True,
-        "top edge of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_width",
-        pa.int32(),
-        True,
-        "width of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_height",
-        pa.int32(),
-        True,
-        "height of the target element, canvas pixels; null if the target is unknown",
-    ),
+    *TARGET_BOX_COLUMNS,
     *_ACTION_COLUMNS,
     (
         "wheel_method",

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.desktopd.models import FRESHNESS, NODE_ID_PATTERN, Role
+from demo_pipeline.desktopd.target_box import TARGET_BOX_COLUMNS
 from demo_pipeline.desktopd.validator import NodeBounds, TreeNode, check_tree_bytes
 from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy
 from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, read_bytes
@@ -118,30 +119,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         True,
         "title of the window in which the action took place; null if it is uncertain",
     ),
-    (
-        "target_x",
-        pa.int32(),
-        True,
-        "left edge of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_y",
-        pa.int32(),
-        True,
-        "top edge of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_width",
-        pa.int32(),
-        True,
-        "width of the target element, canvas pixels; null if the target is unknown",
-    ),
-    (
-        "target_height",
-        pa.int32(),
-        True,
-        "height of the target element, canvas pixels; null if the target is unknown",
-    ),
+    *TARGET_BOX_COLUMNS,
     ("target_method", pa.string(), False, f"how the target was found: {', '.join(METHODS)}"),
     (
         "cursor_agrees",

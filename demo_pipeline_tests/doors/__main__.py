@@ -1,52 +1,61 @@
 """`make doors`: runs the commands that the pages mark as taking minutes, each page in a new clone.
 
-A clone has only committed files. Its environment has only the packages that the page's commands
-install.
+A clone has only committed files. If the commands of a page install packages, the environment of the
+clone has only these packages. Other pages use the packages of this environment.
+`python -m demo_pipeline_tests.doors PAGE …` runs only the commands of the named pages.
 """
 
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
+from demo_pipeline_tests.distributed.services import MissingProgramError
+from demo_pipeline_tests.doors.checkout import Checkout, lend_environment, plain_environment
 from demo_pipeline_tests.doors.page_lines import PAGES, ROOT, ShellLine, lines_of
+from demo_pipeline_tests.doors.situations import situation
 
-# Marked commands that are left out: the first takes half an hour, the second runs until Ctrl-C, and
-# the third would start this command again.
-NOT_HERE = (
-    ".venv/bin/python benchmarks/demonstration_runs.py",
-    "make demo-s3 KEEP=1",
-    "make doors",
-)
+THIS = "make doors"  # not run, because it would start this command again
 SUITE = "make test"  # the whole suite runs only once, for the first page with this command
 LONG = ShellLine("tests of minutes", ".venv/bin/python -m pytest -m minutes")
 
 
-def main() -> int:
-    """Runs all commands, and returns the number of failed ones as exit code."""
+def main(pages: Sequence[str]) -> int:
+    """Runs the commands of pages, and returns the number of failed ones as exit code."""
     lines = []
     for page in PAGES:
         marked = [line for line in lines_of(page) if line.when == "minutes"]
-        lines += [line for line in marked if not line.text.startswith(NOT_HERE)]
+        lines += [line for line in marked if not line.text.startswith(THIS)]
     suites = [line for line in lines if line.text.startswith(SUITE)]
-    lines = [line for line in lines if line not in suites[1:]]
+    lines = [line for line in [*lines, LONG] if line not in suites[1:]]
+    if pages:
+        lines = [line for line in lines if line.page in pages]
     failed = 0
     with tempfile.TemporaryDirectory(prefix="doors-") as folder:
-        for page, chosen in groupby([*lines, LONG], lambda line: line.page):
+        for page, chosen in groupby(lines, lambda line: line.page):
             print(f"{page}, in a fresh clone", flush=True)
             clone = Path(folder) / page.removesuffix(".md").replace("/", "-").replace(" ", "-")
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-            failed += walk(Checkout(clone, plain_environment()), [line.text for line in chosen])
+            checkout = Checkout(clone, plain_environment())
+            texts = [line.text for line in chosen]
+            if not any(line.startswith("make ") or "install" in line for line in texts):
+                lend_environment(clone / ".venv", clone)
+            elif texts[0].startswith((".venv/", "export ")):
+                failed += walk(checkout, ["make setup-dev"])
+            try:
+                with situation(page, checkout):
+                    failed += walk(checkout, texts)
+            except (AssertionError, MissingProgramError, TimeoutError) as error:
+                failed += 1
+                print(error, flush=True)
     return failed
 
 
-def walk(checkout: Checkout, lines: list[str]) -> int:
+def walk(checkout: Checkout, lines: Sequence[str]) -> int:
     """Runs lines in a checkout, shows the output of failed ones, and returns their number."""
-    if lines[0].startswith(".venv/"):
-        lines = ["make setup-dev", *lines]
     failed = 0
     for line in lines:
         begin = time.monotonic()
@@ -59,4 +68,4 @@ def walk(checkout: Checkout, lines: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -21,13 +21,11 @@ PAGES = (
 )
 REASONS = (
     "a cluster",
-    "a foreign bucket",
+    "an account",
     "a GPU",
     "OSWorld",
     "hours",
     "more than 1 GB",
-    "removes data",
-    "servers for several people",
 )
 When = Literal["suite", "minutes", "not run"]
 

@@ -21,8 +21,8 @@ from demo_pipeline.defs.partitions import PARTITION_TAG, REASON_TAG
 from demo_pipeline.files.recording_files import META_FILE, RECORDING_FILES
 from demo_pipeline.store.bucket import Bucket
 from demo_pipeline_tests.browser import opened_browser
-from demo_pipeline_tests.doors.checkout import SERVER, Checkout, fresh_checkout
-from demo_pipeline_tests.doors.test_shell_lines import INBOX, INSTANCE, SAMPLES, small_samples
+from demo_pipeline_tests.doors.checkout import INBOX, SERVER, Checkout, fresh_checkout
+from demo_pipeline_tests.doors.test_shell_lines import INSTANCE, SAMPLES, small_samples
 from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.uploads import tear_meta
 

@@ -15,8 +15,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from demo_pipeline.defs.partitions import PARTITION_TAG
-from demo_pipeline_tests.doors.checkout import SERVER, fresh_checkout
-from demo_pipeline_tests.doors.test_shell_lines import INBOX
+from demo_pipeline_tests.doors.checkout import INBOX, SERVER, fresh_checkout
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
 from demo_pipeline_tests.uploads import spoil_log, upload
 

@@ -72,7 +72,7 @@ class Problem:
         """Creates a problem from the result of `as_dict`.
 
         Unknown keys are ignored, so that results of other versions are accepted. A missing or
-        invalid text becomes empty, a number becomes None, and the severity becomes `error`.
+        invalid value becomes an empty text, None for a number, or `error` for the severity.
 
         Args:
             demonstration: id of the demonstration. If None, the id in `values` is used.

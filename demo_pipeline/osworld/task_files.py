@@ -259,7 +259,7 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 
 
 def _read_lists(base: Path, prefix: str, problems: list[Problem]) -> _List | None:
-    """Returns the tasks in the test lists of a folder, or None without a readable list."""
+    """Returns the tasks in the test lists of a folder, or None if no list can be read."""
     listed: dict[_TaskName, tuple[str, int | None]] = {}
     is_readable = False
     for name in (LIST_FILE, RISK_LIST_FILE):

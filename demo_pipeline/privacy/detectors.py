@@ -121,8 +121,8 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        If the settings remove the kind of only one of two overlapping spans, that span is kept.
-        Otherwise, the longer span is kept, and extended to cover the other one.
+        If the settings remove only one of the kinds of two overlapping spans, the span of this kind
+        is kept. Otherwise, the longer span is kept, and extended to cover the other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):
@@ -145,8 +145,8 @@ class Detectors:
         """Returns the private parts of a line that was recognised in a screenshot.
 
         Because text recognition adds and drops spaces, the span of an e-mail address includes the
-        word before it. If a secret is found only after spaces are removed, the whole line is
-        private.
+        word before the address. If a secret is found only after spaces are removed, the whole line
+        is private.
 
         Args:
             known_spans: private parts that were found before, which are added to the result.

@@ -41,8 +41,8 @@ _LOG = logging.getLogger(__name__)
 _PROVENANCE = "provenance.parquet"
 _TASK = "task.json"
 _FINAL = "final_screenshot.png"
-# JSON keys whose values come from the pipeline, such as ids, times and action types. Their texts
-# are never searched.
+# JSON keys whose values come from the pipeline, such as ids, times and action types. These
+# values are never searched.
 PIPELINE_KEYS = frozenset(
     (
         *("id", "role", "states", "timestamp", "task_id", "trajectory_id", "osworld_task_id"),

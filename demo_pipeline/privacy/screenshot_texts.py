@@ -18,8 +18,8 @@ BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 # RapidOCR scales down images with a side longer than this number of pixels. With a smaller limit,
 # letters of 11 pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
-_BAND = 300  # number of rows of a screenshot that are recognised at once
-_OVERLAP = 48  # number of rows that two bands share, which is more than the height of a line
+_BAND = 300  # number of pixel rows of a screenshot that are recognised at once
+_OVERLAP = 48  # number of pixel rows that two bands share; more than the height of a text line
 # Colour values (0 to 255) count as equal if they differ by at most 16. The noise of video encoders
 # on a still screen is smaller.
 _CHANGED = 16

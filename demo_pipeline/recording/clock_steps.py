@@ -162,8 +162,9 @@ class _Finder:
         """Returns the end of a block of late lines, or `position` if the clock was set back.
 
         The block begins at `position` and ends before the first line whose time is at least as late
-        as all times before `position`. The block may be late if the pointer lines are in order and
-        the key lines are in order, or if all its times lie between those of two earlier lines.
+        as all times before `position`. The block counts as late only if the key lines and all
+        other lines are each in order, or if no line before the block has a time within the block's
+        range of times.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are
@@ -204,7 +205,7 @@ class _Finder:
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
         """Returns whether late lines may come from a second hook.
 
-        This is possible if the key lines are in order, and all other lines are in order.
+        This is possible if the key lines and all other lines are each in order.
         """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):

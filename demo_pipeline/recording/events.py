@@ -137,7 +137,7 @@ def build_events(
 
 
 def _times_summary(scale: TimeScale, steps: Sequence[ClockStep]) -> dict[str, Any]:
-    """Returns the part of the summary about the unit of times and the recorder's clock."""
+    """Returns the part of the summary about the unit of the times and the recorder's clock."""
     return {
         "time_unit": scale.unit.name,
         "times_from": "meta.timestamp" if scale.origin_ms else "epoch",

@@ -654,7 +654,7 @@ def _documented_event(
 
 
 def _check_data(event: str, data: _Data) -> None:
-    """Raises `_LineError` if an event lacks a value, or if a value is beyond the limits."""
+    """Raises `_LineError` if a required value is missing, or if a value is beyond the limits."""
     missing = ""
     places = (data.x, data.y, data.raw_x, data.raw_y)
     if event == MOUSEMOVE and (data.x is None or data.y is None):

@@ -57,10 +57,10 @@ class Key:
     both: str = ""
 
 
-# Maps the character of each key without Shift to its character with Shift.
+# Maps each key's character without Shift to its character with Shift.
 _US_SHIFTED = dict(zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True))
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
-# Maps the character of some keys without modifiers to their character with AltGr.
+# Maps the characters that some keys type without modifiers to their characters with AltGr.
 _UK_ALTGR = dict(zip("4aeiou`", "€áéíóú¦", strict=True))
 # With Shift, Apple's British layout differs from the US layout only in the key 3.
 _UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
@@ -144,8 +144,8 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     An unknown key has the name `raw` and `known=False`, and types nothing.
 
     Args:
-        platform: `windows`, `macos` or `linux`, or empty if unknown. Unknown platforms have the
-            characters of Windows.
+        platform: `windows`, `macos` or `linux`, or empty if unknown. For an unknown platform,
+            keys have the characters of Windows.
     """
     key = _table(layout, platform).get(raw)
     if key is None:
@@ -223,8 +223,8 @@ def output_key_names() -> frozenset[str]:
     return frozenset({key.name for table in tables for key in table.values()} | {"clear"})
 
 
-# Logged names with a number, which stand for keys and buttons without a name in the recorder's
-# input library.
+# Matches names such as `Unknown(92)`. Recorders log them for keys and buttons that have no name in
+# the recorder's input library.
 _NUMBERED = re.compile(
     r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
 )
@@ -240,7 +240,8 @@ _ONLY_RDEV = {f"Key{letter}" for letter in string.ascii_uppercase} | _words("""
     Alt AltGr ControlLeft ControlRight ShiftLeft ShiftRight MetaLeft MetaRight Function NumLock
     LeftArrow RightArrow UpArrow DownArrow BackQuote Equal LeftBracket RightBracket Quote Dot Slash
 """)
-# Names of keys and buttons in the recorders' libraries that have no meaning in this module.
+# Names of keys and buttons that the recorders' libraries know but this module does not translate.
+# These names are not private.
 _UNUSED_NAMES = _words("""
     BrowserBack BrowserFavorites BrowserForward BrowserHome BrowserRefresh BrowserSearch BrowserStop
     LaunchApp1 LaunchApp2 LaunchMail LaunchMediaSelect MediaNextTrack MediaPlayPause MediaStop
@@ -380,8 +381,8 @@ class Keyboard:
 
     Attributes:
         layout: the layout that decides a key's character if the recorder logged no character.
-        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used a layout with
-            this difference; empty if the layout is certain.
+        other: `OTHER_PUNCTUATION` or `OTHER_LETTERS` if the person may have used a layout that
+            differs in this way from the US layout; empty if the layout is certain.
     """
 
     layout: KeyboardLayout

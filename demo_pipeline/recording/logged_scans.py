@@ -421,7 +421,7 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
 def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
     """Yields whether the logged time of a scan is its end rather than its start.
 
-    Scans for which the neighbouring lines do not decide this are skipped.
+    A scan is skipped if the neighbouring lines do not show which of the two it is.
 
     Args:
         others: line number and epoch milliseconds of each event that is not a scan, in line order.

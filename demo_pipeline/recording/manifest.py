@@ -255,7 +255,7 @@ def check_manifest(folder: Path, upload: Path, demonstration: str) -> list[Probl
             "id": demonstration,
             "name": demonstration,
             "fingerprint": combined_digest((file.name, file.sha256) for file in written.files),
-            # A download is stored without optional files, so optional files are not compared.
+            # Optional files of a download are not stored, so they are not compared.
             "other_files": written.other_files if kept else tuple(_other_files(upload)),
             "meta": read_meta((upload / META_FILE).read_bytes())[0].members(),
             "video": describe_video(upload / VIDEO_FILE),

@@ -63,7 +63,7 @@ def _possible_time(value: datetime) -> datetime:
 
 
 class _Tolerant(Document):
-    """Base of the models of meta.json. Ignores keys with null, and accepts numbers as text."""
+    """Base of the models of meta.json. Ignores null fields, and accepts numbers in text fields."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 

@@ -23,7 +23,6 @@ from demo_pipeline.problems import errors
 from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline.trajectories.step_sentences import step_sentence
 
-# Columns of provenance.parquet with the bounding box of an action's target.
 WHOLE = "all"
 """The key of `Decision.judged` in decisions about the whole demonstration."""
 MOST_TEXT = 10_000  # maximum number of characters of a text that a reviewer writes

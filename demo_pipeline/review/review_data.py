@@ -83,7 +83,7 @@ class ReviewData:
         self.reviews = Reviews(store)
         # Maps (demonstration, version of its trajectory) to the opened version.
         self._versions: dict[tuple[str, str], ReviewedVersion] = {}
-        # For each demonstration, the version of the output and the rows that were read from it.
+        # Rows that were read for each demonstration, with the id of the version that they are from.
         self._triage_rows: dict[str, tuple[str, Json]] = {}
         self._step_rows: dict[str, tuple[str, list[Json]]] = {}
 

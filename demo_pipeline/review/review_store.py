@@ -439,8 +439,8 @@ class HeldOutputs:
 
     Attributes:
         own: names of the outputs that contain only this demonstration.
-        datasets: names of the datasets that were built from it, directly or through another
-            dataset.
+        datasets: names of the datasets that were built from the demonstration, directly or through
+            another dataset.
     """
 
     own: frozenset[str]

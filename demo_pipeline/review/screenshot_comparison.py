@@ -13,8 +13,8 @@ import numpy as np
 
 from demo_pipeline.observation.frames.screenshot_files import CELL, ScreenshotFacts
 
-# Cells whose brightness (0 to 255) differs by more than this are different. The noise of x264 is
-# smaller.
+# Cells count as different if their brightness (0 to 255) differs by more than 8. The noise of x264
+# is smaller.
 CHANGED = 8
 # Left, top, right and bottom of a mouse pointer (arrow or hand), in pixels from its position.
 POINTER = (-10, -6, 24, 34)
@@ -61,8 +61,8 @@ def torn(before: ScreenshotFacts, screenshot: ScreenshotFacts, after: Screenshot
     new = (cv2.absdiff(screenshot.cells, after.cells) > CHANGED).mean(axis=1)
     both = np.stack([old, new])
     rows = np.arange(1, len(old))
-    # Share of different cells above and below each possible line. Axis 0 is the compared
-    # screenshot (`before`, `after`), axis 1 is the line.
+    # Share of different cells above and below each possible line. Row 0 compares the screenshot
+    # with `before`, row 1 with `after`. Each column is a possible line.
     above = (np.cumsum(both, axis=1)[:, :-1] / rows)[:, TORN_ROWS:-TORN_ROWS]
     below = (np.cumsum(both[:, ::-1], axis=1)[:, -2::-1] / rows[::-1])[:, TORN_ROWS:-TORN_ROWS]
     # Row 0 tests for an old part above a new part, and row 1 for a new part above an old part.

@@ -45,8 +45,8 @@ SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target
 # Above this number of deletions per 100 typed characters, a step has the signal `corrections`.
 CORRECTED_SHARE = 20.0
 MOST_CORRECTIONS = 3  # minimum number of deletions for the signal `corrections`
-# Range of normal typing, in typed and deleted characters per second. Other speeds have the signal
-# `pace`. The fastest typists in the world reach 18.
+# Range of normal typing, in typed and deleted characters per second. Typing steps outside this
+# range have the signal `pace`. The fastest typists in the world reach 18.
 PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
@@ -368,7 +368,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # The log has no input that explains a screen change so long after the previous action.
+    # No logged input explains a screen change later than `ALONE_S` after the previous action.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):
@@ -445,7 +445,7 @@ def _provenance_signals(facts: Facts, step: StepFacts) -> Iterator[str]:
 def _frozen(steps: Sequence[StepFacts]) -> Iterator[int]:
     """Yields the indexes of successive pointing steps that have the same screenshot.
 
-    Their screenshots should differ, because the pointer moves between them.
+    The screenshots should differ, because the pointer moves between these steps.
     """
     runs: list[list[int]] = []
     for place, step in enumerate(steps):

@@ -285,8 +285,8 @@ def read_facts(inputs: RecordingInputs) -> tuple[Trajectory, Facts]:
     """
     folders = inputs.folders
     manifest = inputs.recording
-    # This is read first, while little memory is in use, because reading takes twice the memory of
-    # the result.
+    # The table is read first, while little memory is in use, because reading takes twice the memory
+    # of the result.
     screenshot_facts = read_screenshot_facts(folders["screenshots"])
     trajectory = read_trajectory(folders["trajectories"])
     provenance = read_provenance(folders["trajectories"] / "provenance.parquet")

@@ -93,7 +93,7 @@ def _files_in_present_form(version: Version, fingerprints: Mapping[str, str]) ->
 
     Datasets read these files, and rebuild the rows of all other files from the trajectory.
 
-    `Graph.state` cannot name these files, because it returns a single state for all records. This
+    `Graph.state` cannot name these files, because it returns a single state for all files. This
     state also depends on the upload, which datasets ignore.
     """
     in_present_form = {CORRECTIONS_FILE, NOTES_FILE}

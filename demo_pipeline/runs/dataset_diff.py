@@ -110,7 +110,7 @@ class DatasetDiff:
 
 
 def compare_datasets(workspace: Workspace, before: str, after: str) -> list[DatasetDiff]:
-    """Compares every dataset that both arguments name.
+    """Compares every dataset that is named by both arguments.
 
     Args:
         before: the id of a version, `OUTPUT@ID`, the name of an output (for its current version),
@@ -155,7 +155,7 @@ def _compare(old: _Dataset, new: _Dataset) -> DatasetDiff:
 
 
 def _named_datasets(store: Store, text: str) -> dict[str, _Dataset]:
-    """Maps stages to the datasets that an argument of `compare_datasets` names."""
+    """Maps stages to the datasets named by an argument of `compare_datasets`."""
     path = Path(text).absolute()
     exported = _exported_datasets(path) if path.is_dir() else {}
     if exported:

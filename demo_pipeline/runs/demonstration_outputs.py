@@ -288,7 +288,7 @@ class DemonstrationOutput(Output[RecordingInputs]):
         quarantine_demonstration(workspace.store, self.key, stage, identity, error.problems)
 
     def remember_failure(self, error: Exception) -> None:
-        """Quarantines the demonstration after a defect of the package, which would occur again."""
+        """Quarantines the demonstration if the build failed because of a defect in the package."""
         if isinstance(error, DefectError):
             record_crash(self.graph.workspace, self.key, self.stage.name, str(error))
 

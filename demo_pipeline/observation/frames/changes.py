@@ -400,7 +400,7 @@ def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
 
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
-    """Clears the samples of `changed` that a pointer drawn at one of the points may cover."""
+    """Clears the samples of `changed` that a pointer at one of the given points may cover."""
     before = round(BEFORE_POINTER_PX * scale)
     after = round(AFTER_POINTER_PX * scale)
     for x, y in pointers:

@@ -40,7 +40,8 @@ KEPT_SHARE = 0.8
 # Maximum number of columns that are compared, selected evenly from the changed columns. Only every
 # 4th column of the frame is used. A line of text covers at least 100 of the used columns.
 MOST_COLUMNS = 96
-# The earlier screen must show at least this share of the later screen's rows with content.
+# Minimum share of the later screen's rows with content that overlap with the earlier screen. With a
+# smaller overlap, the content does not count as scrolled.
 KEPT_HEIGHT = 0.2
 
 _Rows = np.ndarray[Any, np.dtype[np.bool_]]

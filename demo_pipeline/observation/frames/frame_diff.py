@@ -30,7 +30,8 @@ class FrameDiff:
     def difference(self) -> Difference | None:
         """The cells that changed. None for the first frame.
 
-        If the video has frames between the two, changes around the pointer are ignored.
+        If the video has frames between `before` and `frame`, changes around the pointer are
+        ignored.
         """
         before = self.before
         frame = self.frame

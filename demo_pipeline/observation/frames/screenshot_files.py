@@ -29,8 +29,8 @@ DIGESTS_FILE = "pictures.sha256"
 THUMBNAIL_WIDTH = 480  # pixels
 CELL = 8  # width and height of a cell, pixels
 BLACK_LEVEL = 16  # brightness (0 to 255) of black in video of limited range
-# Maximum share of pixels brighter than BLACK_LEVEL in a black screenshot. At most 6.4 % of the
-# cells then contain such a pixel.
+# Maximum share of pixels brighter than BLACK_LEVEL in a black screenshot. Even if these pixels are
+# far apart, at most 6.4 % of the cells contain one.
 BLACK_SHARE = 0.001
 _QUALITY = 92  # JPEG quality of thumbnails; on contact sheets, no artefacts are visible
 _PLANES = "yuv420p"  # the pixel format of nearly all recordings

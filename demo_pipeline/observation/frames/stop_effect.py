@@ -94,8 +94,8 @@ class StopEffect:
     def result(self) -> bool:
         """Whether the action stopped the recorder, which leaves the screen unchanged.
 
-        Returns False for a click that no frame follows, because a video with a variable frame rate
-        ends with the last change of the screen.
+        Returns False for a click that no frame follows. A video with a variable frame rate has no
+        frames after the last change of the screen, even if the recording went on.
         """
         if self._changed or not self._may_be_stop:
             return False

@@ -29,8 +29,8 @@ CUT_SHARE = 0.06  # maximum share of a fitting box's edges that cuts through con
 # Minimum share of boxes that fit the screen if the scale is correct. Correct scales had shares of
 # 0.48 to 1.00, wrong scales at most 0.47.
 FIT_SHARE = 0.5
-# If a smaller share of the unscaled boxes fits, the tree is probably in other units than the
-# pointer. In trees with other units, the share was at most 0.34.
+# If less than 35 % of the unscaled boxes fit the screen, the tree is probably in other units than
+# the pointer. In trees with other units, the share was at most 0.34.
 MISFIT_SHARE = 0.35
 
 
@@ -146,7 +146,7 @@ class TreeScales:
         self.fits[self._lines[-1]] = None
 
     def parts(self) -> dict[int, float | None]:
-        """Maps each line of the log at which the scale changes to the new scale.
+        """Returns the new scale for each line of the log at which the scale changes.
 
         Before the first of these lines, the scale is 1.
         """

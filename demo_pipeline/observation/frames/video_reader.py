@@ -242,7 +242,7 @@ def decode_spans(
             size.
 
     Raises:
-        DemonstrationError: a frame has another size.
+        DemonstrationError: a frame does not have the required size.
     """
     limit = {} if size is None else {"max_pixels": most_pixels(size)}
     wanted = list(_stretches(packets, spans))
@@ -443,7 +443,7 @@ class RecordedVideo:
         """Yields the frames in `spans` (ascending, disjoint), in presentation order.
 
         Raises:
-            DemonstrationError: a frame has another size.
+            DemonstrationError: a frame does not have the required size.
         """
         frames = decode_spans(self.path, self.packets, spans, self.size)
         return _decoded_ahead(frames) if HAS_SPARE_PROCESSOR.get() else frames

@@ -191,7 +191,7 @@ def _appeared(
 def _solid(changes: IntervalChanges, cells: Cells) -> Cells:
     """Returns the cells with the gaps between them filled, as in `IntervalChanges.filled`.
 
-    Cells that span much of the screen, as a new page does, become their whole bounding box.
+    If the cells span much of the screen, as a new page does, their bounding box is filled.
     """
     rows = np.flatnonzero(cells.any(axis=1))
     columns = np.flatnonzero(cells.any(axis=0))
@@ -277,7 +277,7 @@ def _goes_on(changes: IntervalChanges, late: Sequence[tuple[float, Cells]], regi
     """Whether a region changes in a rhythm that may continue after the second action.
 
     A rhythm, such as the output of a loop, is not an answer. The rhythm is over if the region
-    rested for at least `RHYTHM_REST` gaps.
+    rested for at least `RHYTHM_REST` times the median gap.
     """
     beats: list[float] = []
     ended = float("-inf")
@@ -433,7 +433,10 @@ def _reasons(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """Returns the cells that changed in an answer; None if the interval shows no answer."""
+    """Returns the cells that changed in the screen's answer to the first action.
+
+    Returns None if the interval shows no answer.
+    """
     if changes is None:
         return None
     content = [(time, _solid(changes, cells)) for time, cells in late if is_notable(cells)]

@@ -37,8 +37,8 @@ class Departure:
         windows: boxes of the windows in this scan.
         place: point of the press, in event space. None if the action was not a press.
         pressed_windows: boxes of the windows under the point of the press.
-        window: box of the window that has the keyboard focus after the action, unless the action
-            closed it. None if the window is unknown.
+        window: box of the window that gets or keeps the keyboard focus, unless the action closes
+            this window. None if the window is unknown.
     """
 
     end_ms: int

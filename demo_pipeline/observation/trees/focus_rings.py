@@ -28,7 +28,9 @@ RING_LEVELS = 30
 # Minimum ratio of the increase at a ring to the increase at any other element. With a smaller
 # ratio, several elements were probably redrawn.
 RING_LEAD = 2.0
-STILL_SIDE = 24  # pixels; an element with a shorter side may have no content inside its ring
+# Elements with a side below 24 pixels are never taken for new (see STILL_SHARE), because they may
+# have no content inside their ring.
+STILL_SIDE = 24
 # An element is new if it has less than a quarter as much ink in the earlier screenshot as in the
 # later one. Ink means the pixels that differ from the background.
 STILL_SHARE = 0.25

@@ -124,7 +124,7 @@ def _innermost_in_front(tree: StepTree, under: Sequence[int]) -> int | None:
 
     Menu items, options and dialogs are in front of other branches, and a submenu is in front of its
     menu. If several branches remain, the branch with the smallest node is in front. Each node of
-    the other branches must surround this smallest node or come earlier in document order, otherwise
+    the other branches must surround this smallest node or come earlier in document order; otherwise
     the result is None. The result is also None if the smallest node is not a control but a control
     of another branch surrounds it. The node may then be a label that is scrolled out of sight.
 
@@ -276,7 +276,7 @@ def _encloses(outer: PixelBox, inner: PixelBox) -> bool:
 def _is_whole(tree: StepTree, position: int) -> bool:
     """Returns whether a node is a named document, or a panel as large as its window or the screen.
 
-    Returns False unless the role is `panel`, which documents also have, or `unknown`.
+    Only nodes with the role `panel` or `unknown` count. Documents have the role `panel`, too.
     """
     if tree.roles[position] not in {"panel", "unknown"}:
         return False
@@ -359,7 +359,7 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
     - The desktop of Windows is behind all windows.
     - UI Automation and macOS list windows from front to back.
     - If a Windows recorder makes hit tests, its hit test shows which window is in front. The
-      listed order of the windows is only the order in which their scans ended.
+      listed order of the windows is then only the order in which their scans ended.
     - With AT-SPI, neither the order of windows nor the focus tells which window is in front.
     """
     windows = windows_at(tree, x, y)

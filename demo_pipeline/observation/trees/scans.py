@@ -236,7 +236,7 @@ def _problems_of(
 
 
 def _gives_no_tree(scan: RawScan, *, lenient: bool) -> bool:
-    """Returns whether a scan has no tree, or has an empty tree although it was read leniently."""
+    """Returns whether a scan has no tree, or only an empty tree after lenient decoding."""
     return scan.tree is None or (lenient and not scan.tree)
 
 

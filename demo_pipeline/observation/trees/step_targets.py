@@ -35,7 +35,7 @@ from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
 # A tree agrees in part with the screenshot if less than half of its named elements changed. In the
-# measured cases, 0 to 0.45 of them changed while a page loaded, and 0.56 on other screens.
+# measured cases, 0 to 0.45 of them changed while a page loaded, and 0.56 in other cases.
 WAITED_SHARE = 0.5
 # A change of content is near a press if it is within this distance, in units of event space. A
 # distance of 64 overlooks some changes.
@@ -68,7 +68,7 @@ def agreement_at(  # noqa: PLR0917 - an action, its tree, and the evidence about
     - The target of keys is known.
     - The action is a wait, and most of the named elements have not changed.
     - The target of keys is unknown, most of the named elements have not changed, no menu or dialog
-      opened that is missing from the tree, and no typed text appeared outside all fields.
+      that is missing from the tree opened, and no typed text appeared outside all fields.
 
     Args:
         target: the target of the action; None if it is unknown.

@@ -72,7 +72,7 @@ def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[Cha
 
 
 def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
-    """Returns the nodes around text fields, and the innermost text fields, as tree positions.
+    """Returns two sets of tree positions: all nodes around text fields, and the innermost fields.
 
     Table cells that can have the focus count as innermost text fields.
     """

@@ -57,7 +57,7 @@ FOCUS_RIM_PX = 8  # width of a focus ring around a field
 # A text input that covers more than this share of the screen is large. A menu may open inside it.
 LARGE_INPUT_SHARE = 0.05
 POPUP_PX = 48  # minimum width and height of a menu; text cursors and a few letters are smaller
-# A change covers a label only if they overlap by at least this share of the smaller height.
+# A change covers a label only if their overlap is at least half as high as the smaller of the two.
 # Neighbouring lines overlap less.
 COVERED_SHARE = 0.5
 # A change covers a label only if the overlap is at least this wide. Neighbours overlap less.
@@ -111,12 +111,13 @@ def _elements_at(tree: StepTree, place: ChangedBox) -> set[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class _TreeBoxes:
-    """The boxes of a tree's visible elements, grouped by how a change inside them is judged.
+    """The boxes of a tree's visible elements, in groups with different rules for changes.
 
     All boxes are in video pixels.
 
     Attributes:
-        own: elements whose content is not in the tree, except large text inputs.
+        own: elements whose content may change without contradicting the tree, except large text
+            inputs.
         large_inputs: text inputs in which a menu may open.
         named: elements whose name is visible on the screen.
         windows: windows and dialogs.

@@ -1,4 +1,4 @@
-"""Parses OSWorld-Desktopd trajectories, of this or of other programs, into models.
+"""Parses OSWorld-Desktopd trajectories, even those that other programs wrote, into models.
 
 validator.py checks whether the content is valid.
 """

@@ -78,7 +78,7 @@ class NodeBounds(msgspec.Struct, gc=False):
 
 
 class TreeNode(msgspec.Struct, gc=False):
-    """A node of a UI tree without its children. `_NodeModel` has the same rules."""
+    """A node of a UI tree without its children. The pydantic `_NodeModel` has the same rules."""
 
     id: str
     role: Role

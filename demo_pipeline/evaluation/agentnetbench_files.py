@@ -90,7 +90,7 @@ _NEEDED = {
     "middleclick": "",
     "wait": "",
 }
-"""Maps each lower-case action type to the parameter that the script reads; "" for none."""
+"""Maps each lower-case action type to the parameter that the script reads, or to "" for none."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
 

@@ -111,7 +111,7 @@ class _AnswerForm:
 
 
 def is_absolute(form: str, settings: DatasetSettings) -> bool:
-    """Whether answers in a form give coordinates in pixels of the image as the model resizes it."""
+    """Whether coordinates in answers of a form are pixels of the image that the model resized."""
     return form == "messages" and settings.coordinates == "absolute"
 
 

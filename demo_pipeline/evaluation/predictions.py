@@ -18,7 +18,8 @@ from demo_pipeline.files.json_files import JsonFileError, json_bytes, parse_json
 
 StepKey = tuple[str, int]
 LONGEST_ANSWER = 200_000  # maximum number of characters of an answer; real answers are shorter
-# Maximum number of bytes of a line. Lines of batch results also contain ids and counts.
+# Maximum number of bytes of a line. Besides the answer, lines of batch results contain ids and
+# counts.
 _LONGEST_LINE = 4 * 2**20
 _MOST_STEPS = 1_000_000  # maximum number of steps of a trajectory
 MISSING = "missing"

@@ -176,8 +176,8 @@ def score_bench(
     action, and then over the types.
 
     Args:
-        revised: whether to use the revised version of the script, which also scores the amounts of
-            scrolls, the order of keys and surplus actions.
+        revised: whether to use the revised version of the script, which also considers the amounts
+            of scrolls, the order of keys and surplus actions.
     """
     if not truth or not answer:
         return 0.0
@@ -388,8 +388,8 @@ def is_grounded(step: TrueStep, answer: Answer) -> bool | None:
     return bool(points) and in_box(points[0], step.box)
 
 
-# Largest distance in x and y that the strict rule accepts if the target is unknown, as a share of
-# the screen's width and height.
+# Largest distance in x and y that the strict rule accepts for a drag or an unknown target, as a
+# share of the screen's width and height.
 NEAR = 0.01
 _NOTCH = 1  # largest difference in notches that the strict rule accepts
 

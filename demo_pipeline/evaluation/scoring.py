@@ -153,7 +153,7 @@ STEPS_SCHEMA = described_schema(
 
 
 def answers_schema(answerers: int, presets: int) -> pa.Schema:
-    """Returns the columns of the temporary file with all scores, a row for each step.
+    """Returns the schema of the temporary file, which has a row with all scores for each step.
 
     Trajectories, tasks, answerers (the model and baselines) and presets (rules) are stored
     as numbers.
@@ -595,7 +595,7 @@ class _Scorer:
         except AnswerFormatError as error:
             return None, error.reason
         except (ValueError, OverflowError, RecursionError):
-            # No decoder is known to raise these errors, but an answer must not end an evaluation.
+            # No decoder is known to raise these errors, but no answer may stop the evaluation.
             return None, "cannot be read"
 
 

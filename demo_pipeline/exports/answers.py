@@ -338,7 +338,7 @@ def _actions(calls: Iterable[ActionCall], size: Pixel) -> Iterator[AnsweredActio
 
 
 def _calls_after_moves(runs: Sequence[tuple[ActionCall, int]]) -> list[ActionCall]:
-    """Returns, for each call, the first call from there on that is not a move."""
+    """Returns the calls, with each move replaced by the next call that is not a move."""
     next_calls = list[ActionCall]()
     next_call = ActionCall("")
     for call, _ in reversed(runs):

@@ -384,8 +384,8 @@ class _Turns:
 
 
 # The dataset has the files `<split>/<trajectory>/trajectory.json` with `images/` next to each, and
-# a list of all trajectories. `metadata.json` says how many steps are described in words for each
-# reason.
+# a list of all trajectories. Some steps are described in words instead of a call; `metadata.json`
+# contains their number for each reason.
 FORM = Form(
     name="atif",
     asset="atif_trajectories",

@@ -175,7 +175,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
 
 
 def _calls(turn: int, actions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields the calls of a turn. All ids but the first end with the 0-based number of the call."""
+    """Yields the calls of a turn. Every id but the first ends with the call's 0-based number."""
     for number, action in enumerate(actions):
         call_id = f"call_{turn:04d}"
         if number:

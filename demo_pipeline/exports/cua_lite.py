@@ -219,7 +219,7 @@ def lite_row(
 def placed_row(
     row: Mapping[str, Any], split: Split, settings: DatasetSettings, _folder: str
 ) -> Mapping[str, Any]:
-    """Completes the image paths in a row of `lite_row` for a split; see `Form.place`."""
+    """Completes the image paths in a row that `lite_row` returned; see `Form.place`."""
     images = [lite_image(settings.name_prefix, split, image) for image in row["images"]]
     return {**row, "images": images}
 

@@ -308,7 +308,7 @@ def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
 
 
 def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
-    """Returns a problem for each trajectory about which datasets contradict each other."""
+    """Returns a problem for each contradiction between datasets about a trajectory."""
     remedy = "build the datasets again, all from the same trajectories"
     problems = list[Problem]()
     for message, views, query in _AGREEMENTS:
@@ -348,7 +348,7 @@ def run_statistics(inputs: DatasetInputs, out: Path) -> Summary:
 
 
 def count_doubt(store: Store) -> SourceInput:
-    """Counts the steps and demonstrations with each possible error (signal) from `triage`.
+    """Counts, for each signal (reason for doubt) of `triage`, its steps and demonstrations.
 
     Returns:
         The rows of the statistics table `doubt`. The number of steps is null for signals of whole

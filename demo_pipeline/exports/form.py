@@ -378,7 +378,7 @@ class Form:
     def parts_of(
         self, _candidate: Candidate, row: KeptRow, _settings: DatasetSettings
     ) -> Mapping[str, Any]:
-        """Returns those parts of a row, by name, that are written to the dataset."""
+        """Returns, by name, the parts of a row that are written to the dataset."""
         return row.parts
 
     def derived_files(self, _out: Path) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -229,9 +229,10 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back. Exceptions are dialogs, and
-        the top level of a Windows tree, where windows are in the order in which their scans ended.
-        If the order is unknown, a layer without focus is behind a layer with the focus.
+        On Windows and macOS, the tree lists windows from front to back, except for dialogs and
+        at the top level of a Windows tree, where windows are in the order in which their scans
+        ended. If the tree does not tell the order, a layer without focus is behind a layer with the
+        focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -376,7 +377,7 @@ class _Chooser:
         return self._shape(position) or self._place(position)
 
     def _is_part(self, position: int) -> bool:
-        """Returns whether a node is a part of a control: it has no name or the control's name."""
+        """Returns whether a node is a part of a control, with no name or the control's name."""
         if self._screen.nodes[position].role not in _PARTS:
             return False
         key = self._keys[position]

@@ -228,7 +228,7 @@ def kept_problems(
 
         Names in records begin with folders that only the finished dataset has. These folders are
         removed one by one until the name is known. If no shortened name is known, the stem of the
-        file name is tried, and then the path in the trajectory.
+        file name is tried. Otherwise, the name is used as a path in the trajectory.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):

@@ -41,7 +41,7 @@ def built_forms(settings: Settings) -> list[Form]:
 
 
 def record_fingerprints(settings: Settings) -> Mapping[str, str]:
-    """Returns, for each file of records, a text that changes with its export form or settings."""
+    """Returns, for each file of records, a text that changes with the form's code or settings."""
     return _record_fingerprints(settings.datasets)
 
 

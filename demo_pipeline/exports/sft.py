@@ -490,7 +490,7 @@ def _misplaced(file: str, line: int, where: str) -> Problem:
     return Problem("split_union", file, f"the sample is {where}", line, remedy=remedy)
 
 
-# Number of characters after which a row group ends, because a UI tree can have millions.
+# Number of characters after which a row group ends. A single UI tree can have millions.
 _BATCH_CHARACTERS = 64 * 2**20
 
 # Name, type and description of each column. `action` and `history` are JSON text, because actions

@@ -413,7 +413,7 @@ def _details(finished: FinishedRows) -> Mapping[str, Any]:
     - `trajectories`: number of planned trajectories, by split
     - `task_counts`: number of records, by task type
     - `escaped`: numbers of escaped control markers in prompts and in tool calls
-    - `empty_splits`: splits with a ratio above 0 but no record; empty if there is no task group
+    - `empty_splits`: splits with a ratio above 0 but no record; [] if there is no task group
     - `settings`: see `decisive_settings`
 
     Raises:

@@ -23,7 +23,7 @@ from demo_pipeline.trajectories.provenance import ProvenanceRow
 GENERATOR = "demo_pipeline"  # `generator` in config.json of our datasets
 DRAG = "drag"  # the task type of drags
 REPORT_FILE = "splits.json"
-RECORD_FILES = {  # the file of each split, with its records as conversations
+RECORD_FILES = {  # for each split, the file with the split's records as conversations
     "train": "train.jsonl",
     "val": "val.jsonl",
     "test": "test/records.jsonl",  # also contains actions without a position, unlike test.json

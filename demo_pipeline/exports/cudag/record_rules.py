@@ -500,7 +500,7 @@ def _is_place(value: object) -> TypeGuard[list[float]]:
 def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: Sequence[int]
 ) -> Iterator[CudagFault]:
-    """Yields a fault if a metadata pixel is outside the image or differs from the coordinate.
+    """Yields a fault if a pixel in the metadata is outside the image or contradicts the coordinate.
 
     Args:
         key: the metadata key of the pixel.

@@ -146,7 +146,7 @@ class _Validation:
         self._ours = False  # whether this pipeline wrote the dataset
         # Maps a kind of value, such as "id", and a value to the first record with this value.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # Maps the SHA-256 of each image that several splits use to two records of different splits.
+        # Maps the SHA-256 of each image in several splits to two records of different splits.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
         # Maps the hash of each line of train, val and held_out to the record id in the line.
         self._lines: dict[bytes, object] = {}
@@ -447,7 +447,9 @@ def _person_place(metadata: object) -> list[int]:
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
-    """Yields the faults of a line of test/records.jsonl, or its differences from test.json.
+    """Yields the faults of a line of test/records.jsonl.
+
+    If the line itself is valid, its differences from the entry of test.json are the faults.
 
     Args:
         test: the entry of test.json; None for an action without a test.

@@ -187,8 +187,7 @@ _MAX_ACTIONS = 10_000
 # Reasons why a repair left out an event. In ledger.parquet, the bucket of such an event is
 # `repaired`.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
-# Maps the event types that never belong to an action to their values in ledger.parquet: bucket,
-# action index and reason.
+# Bucket, action index and reason in ledger.parquet for event types that never belong to an action.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {
     EventType.AXTREE: ("tree_scan", None, ""),
     EventType.MOUSEMOVE: ("pointer_travel", None, ""),

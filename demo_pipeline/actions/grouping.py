@@ -604,7 +604,7 @@ def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> lis
 def _add_pre_moves(
     actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> None:
-    """Sets `pre_move_ms` of pointer actions, the time of the first move towards the press.
+    """Sets `pre_move_ms` of pointer actions to the time of the first move towards the press.
 
     A movement begins after a rest of `pointer_rest_ms`, or after the previous pointer action.
     """

@@ -28,7 +28,7 @@ MIN_FACTOR_SHARE = 0.8
 # A kind of events with fewer than three groups of equal events has no factor of its own. It gets
 # the smallest factor of the other kinds.
 MIN_GROUPS = 3
-# If a kind of events was logged several times, copies may be late by three times `window_ms`.
+# If a kind of events was logged several times, copies may be up to three times `window_ms` late.
 LATE_WINDOWS = 3
 _PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 

@@ -127,11 +127,11 @@ class WheelVote:
         positive: direction in which a positive delta scrolls, or None if too few votes agree.
         votes: number of scrolls that show a sign because their content moved vertically.
         agreeing: number of votes for the more frequent sign.
-        sideways: maps the action index of each scroll whose content moved horizontally to its
-            direction.
-        unclear: maps the action index of each scroll whose unit is unclear in the log to its
-            direction and unit. A lone scroll that contradicts the usual sign of its unit is left
-            out.
+        sideways: directions of the scrolls whose content moved horizontally, as a dictionary with
+            action indexes as keys.
+        unclear: direction and unit of the scrolls whose unit is unclear in the log, as a dictionary
+            with action indexes as keys. A lone scroll that contradicts the usual sign of its unit
+            is left out.
     """
 
     positive: Vertical | None = None
@@ -177,10 +177,11 @@ def read_wheel(turns: Sequence[Input], platform: str, settings: ActionSettings) 
 
     - On macOS, unless all deltas are multiples of 120, deltas are pixels, and positive deltas
       scroll up.
-    - If any delta is too large for a number of notches, the unit is 120 per notch, as documented,
-      and positive deltas scroll down.
+    - If any delta is too large to be a number of notches, deltas are 120ths of a notch, and
+      positive deltas scroll down, as documented.
     - If deltas are mostly 1, or have fractions, they are notches, and positive deltas scroll up.
-    - If the deltas of any scroll add up to too many notches, the unit is 120 per notch.
+    - If the deltas of any scroll would add up to too many notches, deltas are 120ths of a notch,
+      and positive deltas scroll down.
     - In all other cases, the unit is unclear.
 
     Args:
@@ -222,7 +223,7 @@ def _rule(
 
 
 def _longest(turns: Sequence[Input], settings: ActionSettings) -> float:
-    """Returns the largest sum of consecutive deltas with the same sign and without long breaks."""
+    """Returns the largest absolute sum of consecutive deltas with equal sign and no long break."""
     if not turns:
         return 0.0
     total = abs(turns[0].delta)

@@ -236,7 +236,7 @@ def _same_number(typed: str, shown: str) -> bool:
 
 
 def _is_harmless(action: Action, field: Field | None = None) -> bool:
-    """Returns whether an action, such as a scroll, certainly changes the text of no field.
+    """Returns whether an action, such as a scroll, cannot change the text of any field.
 
     A left click into `field` does not change a text either.
     """
@@ -361,7 +361,10 @@ class TextReader:
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 
     def _is_settled(self, action: Action) -> bool:
-        """Returns whether a scan confirms a text without unknown keys, which proves the layout."""
+        """Returns whether a text proves the layout.
+
+        It does if a scan confirms the text and none of its keys is unknown.
+        """
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None
 
@@ -533,7 +536,9 @@ class TextReader:
 
 
 class _Support:
-    """Facts that confirmed texts prove about each stretch, used for texts that no scan shows.
+    """Facts about each stretch that are known from its confirmed texts.
+
+    These facts help to decide whether a text that no scan shows may be wrong.
 
     Attributes:
         confirmed: number of confirmed texts in each stretch.

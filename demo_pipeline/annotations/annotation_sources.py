@@ -228,7 +228,7 @@ class FileProvider:
         path: the file.
         member: the JSON member of a line that contains the demonstration id.
         read: function that converts a line to annotation documents.
-        lines: maps demonstration ids to the number and content of each line about the
+        lines: maps demonstration ids to line number and content of each line about the
             demonstration.
         problems: the reasons why some lines could not be imported.
     """

@@ -43,7 +43,7 @@ class _StoredAnnotations:
     """The stored annotations of a demonstration, and people's decisions about it.
 
     Attributes:
-        trajectory: the version of the trajectory that is annotated.
+        trajectory: version of the annotated trajectory in the store.
         documents: keys of the annotation documents. Documents never change, so the keys are enough
             to detect new documents.
     """

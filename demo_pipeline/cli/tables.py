@@ -45,7 +45,8 @@ out = Console()
 _NUMBER = "0.000"
 _SPLIT_HEADINGS = {"predictions": "predic- tions"}
 _UNLIMITED = out.options.update_width(sys.maxsize)
-# Maximum number of values of each table in the overview; twelve fill two lines of 80 columns.
+# Maximum number of values that the overview shows of each table. Twelve values fill two lines of 80
+# columns.
 _OVERVIEW_ROWS = 12
 _OVERVIEW_WIDTH = 100  # maximum width of the overview in characters, on a terminal or in a file
 _STATUS_COLOURS = {"done": "green", "quarantined": "yellow"}
@@ -267,7 +268,7 @@ def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
 
 
 def _without_train_split(datasets: Sequence[DatasetOutcome]) -> list[str]:
-    """Returns a list with one sentence if datasets have rows but no train split, else empty."""
+    """Returns a list with one sentence if datasets have rows but no train split, else []."""
     names = []
     for dataset in datasets:
         counts = [count for count in dataset.counts.values() if isinstance(count, Mapping)]

@@ -161,8 +161,8 @@ class UiGuard:
 def _for_one_request(first: bytes, rest: bytes, headers: Message) -> bytes:
     """Adds `Connection: close` to the head of a request, unless the request opens a websocket.
 
-    The browser then opens a new connection for each request, so the guard decides about every
-    request.
+    Because of this header, the browser opens a new connection for each request, so the guard
+    decides about every request.
     """
     if "upgrade" in headers.get("connection", "").lower():
         return first + b"\r\n" + rest

@@ -157,10 +157,10 @@ class _Placement:
         return tuple(manifest.file(name).sha256 for name in (VIDEO_FILE, LOG_FILE))
 
     def _find_duplicates(self, trajectories: Sequence[DatasetTrajectory]) -> None:
-        """Sets `duplicate_of` of demonstrations with the video or log of an older demonstration.
+        """Sets `duplicate_of` if an older demonstration has the same video or log.
 
         Demonstrations that were in the last build and were no duplicates there count as older than
-        all others. Within these two groups, a smaller id counts as older.
+        all others. Otherwise, the demonstration with the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
         # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file.

@@ -1,7 +1,7 @@
 """Selects the trajectories of training exports, and reads the facts that the selection needs.
 
 The stage `records` writes these facts to `TRAJECTORY_FILE`, so that datasets need not read whole
-trajectories. Modules in exports/ leave out single steps.
+trajectories. Single steps of the selected trajectories are left out by the modules in exports/.
 """
 
 import hashlib
@@ -343,17 +343,18 @@ class Candidate:
         source: the trajectory in the store.
         instruction: instruction from task.json, with people's corrections.
         application: application from task.json.
-        split_groups: names of the split groups in the provenance, and of a group for each wording
-            of the instruction.
+        split_groups: names of split groups: those in the provenance, and one for each wording of
+            the instruction.
         recorded: time of the recording, in UTC.
         hidden: the hidden actions, that is, the actions that no screenshot shows.
-        incomplete: indexes of the steps that exports of steps leave out, because too many of the
-            actions before them are hidden. The index after the last step stands for the end.
+        incomplete: indexes of the steps that are left out of exports of steps, because too many of
+            the actions before them are hidden. The end of the demonstration has the index after the
+            last step.
         bad_steps: indexes of the steps that are not used as training targets, because a reviewer
             marked them as bad or, with the setting `exclude_steps`, an annotation calls them
             incorrect.
-        gives_steps: whether exports of steps can use the trajectory, because at least one step or
-            the end is not in `incomplete`.
+        gives_steps: whether exports of steps can use the trajectory. They cannot if `incomplete`
+            contains every step and the end.
         stretch: the steps that exports of whole trajectories use. None if there are too few
             consecutive steps without a hidden action.
         wordings: rewordings of the instruction, and the instruction if a reviewer corrected it.

@@ -2,7 +2,7 @@
 
 Demonstrations of the same task form a group, and a hash of the group's name selects the split of
 the group. Therefore, no task is in two splits. In later builds, a demonstration usually keeps its
-split. It may change, for example, if a new demonstration joins two groups.
+split. The split may change, for example, if a new demonstration joins two groups.
 """
 
 import hashlib

@@ -31,8 +31,8 @@ from demo_pipeline.stage import DATASETS_JOB, Stage
 from demo_pipeline.store.errors import StorageError
 from demo_pipeline.store.versions import CheckOutcome
 
-# Tag on the materialization of a dataset. Its value is Dagster's id of the materialization of the
-# asset `records` that was the newest when the build of the dataset began.
+# Tag on the materialization of a dataset. Its value is the result of `newest_records_event` at the
+# beginning of the build.
 NEWEST_RECORDS_TAG = "demo_pipeline/newest_records"
 _PRIORITY_TAG = "dagster/priority"  # Dagster first runs the ready steps with the highest priority
 _WHOLE_CHECK = "trajectories_whole"  # name of the asset check that reports damaged trajectories
@@ -124,7 +124,7 @@ def _asset(stage: Stage[Any], parents: Sequence[str]) -> dg.AssetsDefinition:
 def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
     """Returns the asset with the parents that Dagster's UI shows in the lineage.
 
-    The index and the statistics show the exports as parents, but do not depend on the steps of the
+    The index and the statistics show the exports as parents. In a run, they do not depend on the
     exports, so that both are built even if an export fails.
     """
     return dg.AssetsDefinition(

@@ -60,7 +60,10 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
 
 
 def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
-    """Yields the ids of runs with the newest event of a partition, dataset or observed asset."""
+    """Yields the ids of the runs with the newest event of each asset.
+
+    If the asset has partitions, each partition has a newest event.
+    """
     ids = instance.get_dynamic_partitions(PARTITIONS_NAME)
     for stage in STAGES:
         for start in range(0, len(ids), _PAGE):
@@ -103,7 +106,7 @@ def is_being_processed(instance: dg.DagsterInstance, demonstration: str) -> bool
 def forget_partition(instance: dg.DagsterInstance, demonstration: str) -> int:
     """Removes a partition, and its runs with their events and logs; returns the number of runs.
 
-    Other runs keep their events of the partition, which contain ids and counts. SQLite keeps the
+    Events of the partition in other runs remain; they contain ids and counts. SQLite keeps the
     bytes of deleted rows until new rows overwrite them.
     """
     home = Path(instance.root_directory)

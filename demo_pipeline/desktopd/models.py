@@ -203,7 +203,7 @@ class WaitParameters(Parameters):
 
 
 GAP: Literal["gap"] = "gap"
-# Action type → model of its parameters.
+# Maps action types to the models of their parameters.
 PARAMETERS: Mapping[ActionType, type[Parameters]] = {
     ActionType.CLICK: ClickParameters,
     ActionType.DOUBLE_CLICK: PointParameters,

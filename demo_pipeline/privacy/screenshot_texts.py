@@ -15,8 +15,8 @@ import numpy as np
 ScreenshotBox = tuple[int, int, int, int]
 BgrImage = np.ndarray[Any, np.dtype[np.uint8]]
 
-# RapidOCR scales down images with a side longer than this number of pixels. With a smaller limit,
-# letters of 11 pixels in 4K screenshots were not recognised (measured).
+# RapidOCR scales down images with a side longer than 4096 pixels. With a smaller limit, letters of
+# 11 pixels in 4K screenshots were not recognised (measured).
 _LONGEST_SIDE = 4096
 _BAND = 300  # number of pixel rows of a screenshot that are recognised at once
 _OVERLAP = 48  # number of pixel rows that two bands share; more than the height of a text line

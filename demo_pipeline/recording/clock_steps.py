@@ -65,11 +65,11 @@ BACK_MS = 100
 # that the lines waited in a hook's buffer.
 SURELY_BACK_MS = 250
 LATEST_MS = 10_000  # the longest time that a line waits in a hook's buffer
-# A logged time may lie at most this many milliseconds before the start of the recording. An even
-# earlier time means that the clock was set.
+# A logged time may lie at most 5 s before the start of the recording. An even earlier time means
+# that the clock was set.
 BEFORE_START_MS = 5_000
-# A logged time may lie at most this many milliseconds after the end of the video, because some
-# recorders stop the video seconds before the log.
+# A logged time may lie at most 10 s after the end of the video, because some recorders stop the
+# video seconds before the log.
 BEYOND_MS = 10_000
 # If at most three lines have times far ahead of all others, their times are treated as damaged.
 FEW = 3

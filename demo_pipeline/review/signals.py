@@ -35,8 +35,8 @@ class Signal:
     definition: str
 
 
-# Above this time between two actions, in seconds, a step has the signal `hesitation`. Reading takes
-# less time (`waits.READING_S`).
+# A step has the signal `hesitation` if it begins more than 10 s after the previous action. Reading
+# explains shorter pauses (`waits.READING_S`).
 IDLE_S = 10.0
 # Below this ratio of direct distance to path length, a step has the signal `wandering`. Direct
 # pointer movements of people have ratios of 0.8 to 1.
@@ -71,8 +71,8 @@ DURATION_SHARE = 0.1
 # A demonstration has the signal `clock` if the video confirms less than a third of its pointer
 # moves. With correct clocks, the measured shares were 0.34 to 0.91.
 CLOCK_SCORE = 1 / 3
-# Above this uncertainty of the clock, in milliseconds, a demonstration has the signal `clock`.
-# Screens respond to a click within this time.
+# A demonstration has the signal `clock` if its clock is uncertain by more than 500 ms. Screens
+# respond to a click within this time.
 CLOCK_MS = 500.0
 FLAGGED = 1.0  # minimum doubt score of the demonstrations that are flagged for reviewers
 MOST_COUNTED = 3  # maximum number of steps with the same signal that add to the score

@@ -91,7 +91,8 @@ class _Lock:
         desktop: `Frame.quartered` of the desktop before the chord. None before it was decoded.
         is_locked: whether the lock screen was seen.
         end: time at which the desktop was back; infinite until then.
-        frame: the last frame before the chord. None if no lock screen came.
+        frame: the last frame before the chord that is not black. None before it was decoded, and if
+            no lock screen came.
     """
 
     chord: float

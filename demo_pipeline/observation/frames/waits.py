@@ -41,8 +41,8 @@ LEAST_S = 1.5
 PAUSE_S = 2.0
 READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
 AT_WORK_TIMES = 5  # minimum number of changes of a busy spinner; fewer may be chance
-# Minimum share of cells that an answer has in common with its placeholder. Skeleton screens
-# had 0.39 to 0.76, and a fading status line had 0.18.
+# Minimum number of cells that an answer has in common with its placeholder, as a share of the
+# larger of the two. Skeleton screens had 0.39 to 0.76, and a fading status line had 0.18.
 PART_SHARE = 0.3
 # If keys change more than four times as many cells as the new content has, the person did not wait
 # for this content. In such cases, the keys changed 5.4 to 27 times as many cells.

@@ -68,7 +68,7 @@ class _DatasetComparison(DatasetFiles):
     _problems: list[Problem] = field(default_factory=list, init=False)
 
     def finish(self) -> list[Problem]:
-        """Returns all differences, among them repeated ids and files that should not exist."""
+        """Returns all problems, including repeated ids and files that should not exist."""
         for row_id, times in self._ids.items():
             if times > 1:
                 message = f"{times} records have the id {row_id!r}"

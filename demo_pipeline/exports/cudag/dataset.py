@@ -569,7 +569,7 @@ class CudagForm(Form):
         """Puts each dataset into a directory with a CUDAG name.
 
         A new directory replaces the earlier directories with the same prefix and user. An
-        additional check reports such directories that were built with other settings.
+        additional check reports earlier directories that were built with other settings.
         """
         one_configuration = Check(
             "one_configuration",

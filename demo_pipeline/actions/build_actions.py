@@ -170,8 +170,9 @@ def erased_typing(actions_folder: Path, events: pa.Table) -> list[tuple[int, int
 def has_stop_form(keys: Sequence[str]) -> bool:
     """Returns whether a hotkey looks like a shortcut that stops a recorder.
 
-    Recorders are stopped with F1 to F24, Pause, Print Screen, a media key, or a key with at
-    least two modifiers. A letter with only Ctrl, such as Ctrl+S, is a shortcut of other programs.
+    Recorders are stopped with F1 to F24, Pause, Print Screen, Scroll Lock, a media key, or a key
+    with at least two modifiers. A letter with only Ctrl, such as Ctrl+S, is a shortcut of other
+    programs.
     """
     pressed = set(keys) - _MODIFIERS
     if any(key in STOP_KEYS or _FUNCTION_KEY.fullmatch(key) for key in pressed):
@@ -184,8 +185,8 @@ _LOG = logging.getLogger(__package__)
 # Maximum number of actions in a demonstration, to limit time and memory. The pipeline needs 22 ms
 # and 70 kB for each action (measured).
 _MAX_ACTIONS = 10_000
-# Reasons why a repair left out an event. In ledger.parquet, the bucket of such an event is
-# `repaired`.
+# Events that belong to no action for one of these reasons are in the bucket `repaired` of
+# ledger.parquet, like the events that actions/repair.py drops.
 _REPAIR_REASONS = {"release_without_press", "zero_delta", TYPED_AND_ERASED, "stop_shortcut"}
 # Bucket, action index and reason in ledger.parquet for event types that never belong to an action.
 _OWN_BUCKETS: dict[str, tuple[str, None, str]] = {

@@ -185,7 +185,7 @@ class DatasetSettings(Section):
         }
     )
     REMOVED: ClassVar[Mapping[str, Any]] = {
-        "timestamp": "",  # the directory's name now contains the time of the newest recording
+        "timestamp": "",  # a CUDAG directory's name now contains the newest recording's time
         "test_ratio": 0.1,
         "include_stale_trees": False,
         "max_hidden_share": 0.3,
@@ -549,7 +549,7 @@ class PrivacySettings(Section):
 
     @property
     def reads_pictures(self) -> bool:
-        """Whether text in screenshots must be read, because some private data must be removed."""
+        """Whether text in screenshots must be read, to find private data that must be removed."""
         return {"redact", "drop"} & {self.policy, *self.kinds.values()} != set()
 
     @field_validator("expressions")

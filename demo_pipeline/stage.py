@@ -29,8 +29,8 @@ class Inputs:
     """The inputs of a build or a check.
 
     Attributes:
-        folders: maps each input that was built to the folder with its content. The keys are the
-            names of stages for a demonstration, and the names of outputs for a dataset.
+        folders: maps each input that was built to the folder with its content. The keys are names
+            of stages if the output belongs to a demonstration, or names of outputs for a dataset.
         source: the value of the stage's `SourceInput`; None if the stage has none.
     """
 
@@ -99,8 +99,8 @@ class ValidatedFormat:
         files: the names of the files in a folder of this format.
         validate: returns the problems of a file or folder.
         decisive: whether a single file of `files` identifies the format.
-        recognises: returns whether a folder has this format. Called only if the folder contains
-            none of the files that any format lists in `files`. May be None.
+        recognises: returns whether a folder has this format. Called only for a folder without any
+            file that a format lists in `files`. May be None.
         file_suffix: the suffix of single files of this format. Empty if no suffix identifies
             the format.
         line_key: a key that only JSON Lines files of this format have. Empty if the format has no
@@ -153,9 +153,9 @@ class Stage(Generic[AnyInputs]):
         inputs: names of the stages whose outputs the stage reads.
         section: returns the settings that affect the output; None if there are none.
         columns: schema of the output's main table; None if the output has no table.
-        source: returns the `SourceInput`, given the `Workspace` and, for a stage of a
-            demonstration, the demonstration's id and a dictionary from stages to input versions.
-            None if the stage has no `SourceInput`.
+        source: returns the `SourceInput`; None if the stage has none. It is called with the
+            `Workspace`. For a stage of a demonstration, it also gets the demonstration's id and a
+            dictionary from the names of the input stages to their versions.
         export: name in `datasets.exports`; empty if the stage is not a training export.
     """
 

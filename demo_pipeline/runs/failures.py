@@ -28,8 +28,8 @@ LONGEST_PAUSE_SECONDS = 1800.0
 _DOUBLINGS = 10  # prevents an overflow; five doublings already exceed the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
-# SQLite errors that count as transient. The last two mean a damaged database file, which a person
-# must move away.
+# SQLite errors that count as transient. The last two mean that the database file is damaged. They
+# recur until a person moves the file away.
 _SQLITE_TROUBLE = (
     *("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_LOCKED"),
     *("SQLITE_NOMEM", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"),

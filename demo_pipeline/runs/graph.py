@@ -233,8 +233,8 @@ class Graph:
     def suspects(self) -> set[str]:
         """The ids of demonstrations that a dataset left out because an output was damaged.
 
-        Only their outputs are compared with their manifests byte by byte, because comparing all
-        outputs of a large store would take hours.
+        Only the outputs of these demonstrations are compared byte by byte with the manifests,
+        because comparing all outputs of a large store would take hours.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
@@ -536,8 +536,8 @@ def recipe_differences(before: Recipe, now: Recipe) -> dict[Cause, str]:
     for name in sorted({*before.inputs, *now.inputs}):
         if before.inputs.get(name) == now.inputs.get(name):
             continue
-        # The input is a file of records, whose fingerprint covers the settings and code that write
-        # it.
+        # The recipe of the stage `records` has, for each of its files `<export>.jsonl`, a
+        # fingerprint of the settings and the code that write the file.
         if name.endswith(".jsonl"):
             why = f"the settings or the code version of {name} changed"
             differences.setdefault(Cause.SETTINGS, why)

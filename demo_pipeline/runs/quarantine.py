@@ -199,7 +199,7 @@ def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRec
 def record_crash(
     workspace: Workspace, demonstration: str, stage: str, cause: str
 ) -> QuarantineRecord:
-    """Quarantines a demonstration after a defect of this package or the death of its processes.
+    """Quarantines a demonstration after a defect of this package, or after its processes died.
 
     Args:
         cause: the cause to show to users, such as the name of an exception. It must not contain the

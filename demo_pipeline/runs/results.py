@@ -164,7 +164,7 @@ class DatasetOutcome:
 
 
 def left_out_words(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields phrases about the demonstrations and records left out, from a dataset's summary."""
+    """Yields phrases that say how many demonstrations and records a dataset left out."""
     for key in ("left_out", "excluded_trajectories"):
         for reason, count in summary.get(key, {}).items():
             if count:

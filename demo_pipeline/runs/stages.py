@@ -110,7 +110,7 @@ def built_stages(settings: Settings) -> list[Stage[DatasetInputs]]:
 
 @cache
 def training_exports() -> Mapping[str, TrainingExport[DatasetInputs]]:
-    """Returns a dictionary from stage names to training exports, as ordered by `export_names`."""
+    """Returns a dictionary from stage names to training exports, in the order of `export_names`."""
     exports = map(training_export, export_names())
     return {export.stage.name: export for export in exports}
 

@@ -44,9 +44,9 @@ _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "lo
 def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """Returns the problems of a recording in the Training Gym format.
 
-    Problems for which the pipeline would quarantine the recording before decoding the video are
-    errors, with the pipeline's error codes. Rejected lines of the log, and timestamps in another
-    unit, are errors, too.
+    A problem is an error if the pipeline would quarantine the recording because of it before
+    decoding the video. Such an error has the pipeline's error code. Rejected lines of the log, and
+    timestamps in another unit, are errors, too.
     """
     problems: list[Problem] = []
     try:

@@ -513,7 +513,7 @@ class Bucket:
     def keeps_old(self) -> bool:
         """Returns whether versioning is or was on, so that the bucket keeps deleted objects.
 
-        Returns False if the server does not report it.
+        Returns False if the server does not report the versioning status.
         """
         with suppress(S3CallError):
             return "Status" in self.call("get_bucket_versioning")

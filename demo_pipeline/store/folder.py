@@ -392,8 +392,8 @@ class Folder:
     def is_whole(self, version: Version) -> bool:
         """Returns whether the files and links of a version match its manifest.
 
-        Compares the sizes of files, not their bytes. A link also counts as wrong if its
-        version was later published in another folder. This happens only if the old folder is
+        Compares the sizes of files, not their bytes. A link also counts as wrong if the linked
+        version was published again in another folder, which happens only if the old folder is
         damaged.
         """
         links = version.manifest.links.items()
@@ -418,8 +418,8 @@ class Folder:
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads; None if the link is wrong.
 
-        A link is wrong if it leads elsewhere, or if its version was removed or published again in
-        another folder.
+        A link is wrong if it does not lead to the version in the manifest. It is also wrong if this
+        version was removed, or was published again in another folder.
 
         Args:
             path: the path of the link inside `version`.
@@ -436,7 +436,7 @@ class Folder:
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads, even if the version was removed.
 
-        Returns None if the manifest names another version.
+        Returns None if the link does not lead to the version in the manifest.
         """
         place = self._target(f"{self.content(version.path)}/{path}", link.output)
         if place is None or place[:VERSION_LENGTH] != link.version:

@@ -273,7 +273,7 @@ class Store:
     def verify(
         self, output: str, damages_by_version: dict[str, list[OutputDamage]] | None = None
     ) -> list[OutputDamage]:
-        """Returns every difference between the published version and its manifest, byte by byte.
+        """Compares the published version with its manifest byte by byte; returns every difference.
 
         Linked versions are included.
 

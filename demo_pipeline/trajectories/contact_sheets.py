@@ -175,8 +175,8 @@ TILE_WIDTH = 480
 QUALITY = 80  # JPEG quality of the sheets, 0 to 100
 FIRST_SHEET = "sheet.jpg"
 _END_OF_JPEG = b"\xff\xd9"  # last bytes of a complete file
-# Minimum range of brightness (0 to 255) in the title area of a sheet. If the range is smaller, the
-# title is missing.
+# Minimum range of brightness (0 to 255) in the title area of a sheet. A smaller range means that
+# the title is missing.
 _CONTRAST = 16
 
 
@@ -210,7 +210,7 @@ def _sheet_names(tiles: int) -> list[str]:
 
 
 def check_contact_sheets(trajectory: Path, out: Path) -> list[Problem]:
-    """Checks by file names and image sizes that the sheets have a tile for every step."""
+    """Checks that all sheets exist, are complete JPEGs with a title, and have the right size."""
     steps = sorted((trajectory / "steps").iterdir())
     names = _sheet_names(len(steps))
     problems = []

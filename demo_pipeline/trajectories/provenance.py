@@ -688,7 +688,8 @@ class HiddenActions:
             first: index of the first step.
 
         Returns:
-            The indexes. The index after the last step stands for the end of the demonstration.
+            The indexes, plus `first + steps` if too many hidden actions precede the end of the
+            demonstration.
         """
         incomplete: set[int] = set()
         hidden = 0

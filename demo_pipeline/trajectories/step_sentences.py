@@ -44,7 +44,7 @@ _ROLE_WORDS = {
 }
 
 
-MOST_CHARACTERS = 60  # maximum length of a name; a longer name counts as content
+MOST_CHARACTERS = 60  # maximum length of a name; longer names are cut, and do not count as readable
 _LONGEST_WORD = 24  # characters; a longer ASCII word counts as an identifier
 _MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
 # Matches a long word of letters and digits, which may be a secret.

@@ -125,8 +125,8 @@ class Step:
         wheel_disagrees: whether a scroll's direction in the video contradicts the direction that
             the wheel's unit and the platform imply. None for other actions, and for scrolls that
             the video does not show.
-        hovered: the positions, in order, where the pointer rested so that the pressed element, such
-            as an item of a submenu, appeared. Empty without a hover.
+        hovered: the positions, in order, where the pointer rested and thereby made the pressed
+            element appear, such as an item of a submenu. Empty without a hover.
     """
 
     action: Action
@@ -393,7 +393,7 @@ def _pressed_by_space(action: Action, tree: _Row) -> Action:
 
 
 def _unseen_place(action: Action, canvas: Canvas, *, is_elsewhere: bool) -> HiddenReason | None:
-    """Returns why a pointing action is not, or may not be, entirely on the canvas.
+    """Returns why a pointing action is, or may be, partly outside the canvas.
 
     Returns None if the action is on the canvas, and for actions without the pointer.
 

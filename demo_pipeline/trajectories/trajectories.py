@@ -233,7 +233,7 @@ def _duration_ms(events: pa.Table) -> int:
 
 
 def recorded_failure(manifest: RecordingManifest) -> str | None:
-    """Returns why a recording is not a success, from meta.json; None if it is a success."""
+    """Returns the status and reason in meta.json; None if the recording is a success."""
     meta = manifest.parsed_meta()
     if meta.status == COMPLETED and meta.reason == DONE:
         return None

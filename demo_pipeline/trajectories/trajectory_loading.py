@@ -37,7 +37,8 @@ class DatasetTrajectory:
         folder: path of the OSWorld-Desktopd folder, or of a link to it.
         content: a text that changes if a file of the trajectory changes. Empty if unknown.
         table: path of provenance.parquet, absolute or relative to `folder`.
-        records: path of the folder with stored records for exports. If empty, they are computed.
+        records: path of the folder with stored records for exports. If empty, exports compute the
+            records.
         digests: maps the name of each file in `records` to its SHA-256.
         rejected_for: why reviewers rejected the demonstration, or empty.
         group: the task group; empty for a new task.

@@ -1,4 +1,4 @@
-"""Decides whether a step can be exported, from the step's screenshot and provenance."""
+"""Decides from a step's screenshot and provenance whether the step can be exported."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def step_exclusion(
     """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if none applies.
 
     Args:
-        settings: say whether screenshots that already show the pointer at the target are allowed.
+        settings: decide whether a screenshot may already show the pointer at the target.
         size: width and height of the screenshot, pixels; None if a required file is missing or
             unreadable.
     """

@@ -7,8 +7,8 @@
 - If the task was done, bad steps are labelled false and all others true, even steps that were
   undone later.
 - If the task was not done, labels exist only if there is a bad step and the steps before it are
-  known to be good: a person marked the bad step, or annotations call the earlier steps correct. The
-  labels end with the first bad step.
+  known to be good. They are known to be good if a person marked the bad step, or if annotations
+  call the earlier steps correct. The labels end with the first bad step.
 
 A step is bad if a reviewer marked it as bad, or if an annotation calls it incorrect.
 """
@@ -117,8 +117,8 @@ TORN_TASK = "torn_task"
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
     """Returns which demonstrations are exported, and in which split.
 
-    The plan contains the demonstrations of other exports, all failed demonstrations, and rejected
-    demonstrations unless the reason of the rejection is in `_USELESS`. Aborted demonstrations
+    The plan contains the demonstrations that other exports contain, all failed demonstrations, and
+    rejected demonstrations unless the reason is in `_USELESS`. Aborted demonstrations
     count as not done, although their task may have been done. Therefore they are included only if
     `include_aborted` is set.
 

@@ -5,7 +5,8 @@ screenshot, at an action that the format cannot express exactly, at a step witho
 screenshot, and at a step that was marked as bad. If the stretch is only a part of the trajectory,
 its record lists the earlier actions, and does not contain the end or the outcome of the task.
 
-If the trajectory has native screenshots (see native_pictures.py), points are in their pixels.
+The points of a trajectory with native screenshots (see native_pictures.py) are in pixels of these
+screenshots.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Shows the log of the package in a terminal, or forwards it to Dagster.
 
-Stages log their results and durations at INFO, and decisions that a person may question at DEBUG.
+Stages log results and durations at INFO. At DEBUG, they log decisions that a person may question.
 Messages must not contain typed text or names of UI elements.
 """
 

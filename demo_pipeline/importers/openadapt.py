@@ -228,7 +228,7 @@ class _Keys:
                 named = UNNAMED_SOURCE_KEY
         if named is not None:
             return {"key": named}
-        if char and len(char) > 1 and not name:  # an accent, and a letter that cannot carry it
+        if char and len(char) > 1 and not name:  # an accent and a letter that do not combine
             return {"key": UNNAMED_SOURCE_KEY, "actual_char": char}
         return pynput_key(name or char, self.platform, code=code)
 

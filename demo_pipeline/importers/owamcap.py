@@ -216,7 +216,7 @@ class _CapturedArea:
         self.is_known = bool(self._corners) or on_first_display
 
     def _corner(self, rect: Any) -> tuple[float, float] | None:
-        """Returns the position of the video's top left corner on the desktop, for a window.
+        """Converts a window's rectangle to the desktop position of the video's top left corner.
 
         Returns None if the size of the window does not match the video.
         """

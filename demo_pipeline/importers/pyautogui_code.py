@@ -271,7 +271,7 @@ class CodeReader:
             self._act(press_keys([*self._held, key], presses))
 
     def _goes_on(self) -> bool:
-        """Returns whether the last action of this program typed text, which can be continued."""
+        """Returns whether the last action of this program typed text and can be extended."""
         return bool(self._acts) and self._acts[-1].kind is ActionType.TYPE
 
     def _hotkey(self, keys: list[str]) -> None:

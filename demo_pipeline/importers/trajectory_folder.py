@@ -63,7 +63,7 @@ class WrittenSteps:
     """Facts about the written steps that the files of OSWorld-Desktopd cannot express.
 
     Attributes:
-        columns: a dictionary for each step, from columns of the provenance table to the values
+        columns: for each step, a dictionary from columns of the provenance table to the values
             known from the source.
         hidden: the actions that did not become steps.
         status: completed or aborted. Empty if the outcome is not known.

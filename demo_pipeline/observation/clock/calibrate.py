@@ -77,7 +77,7 @@ def calibrate(
     decodes up to four later parts to see whether the clock drifts or becomes wrong.
 
     Args:
-        manifest: contains the size of the video, and the time and monitor of meta.json.
+        manifest: contains the size of the video, and the time and the monitor from meta.json.
         keys: the result of `typed_keys`.
         answered: the result of `answered_inputs`.
         steps: the changes of the recorder's clock, found in the log.

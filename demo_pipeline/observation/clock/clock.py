@@ -37,7 +37,7 @@ class ClockShift(NamedTuple):
     Attributes:
         from_ms: the first event time that is corrected, epoch milliseconds. The correction holds
             until the next shift.
-        shift_ms: offset that is added to event times to undo the setting of the clock.
+        shift_ms: milliseconds added to event times to undo the change of the clock.
     """
 
     from_ms: float
@@ -49,8 +49,8 @@ class ClockShift(NamedTuple):
         return abs(self.shift_ms) < NEVER_MS
 
 
-# Video times in the gap of a shift are converted to 0.5 ms before the shift. No event can be there,
-# because event times are whole milliseconds.
+# A shift can leave a gap in the video times of events. Times in the gap are converted to 0.5 ms
+# before the shift. No event has this time, because event times are whole milliseconds.
 _BEFORE_MS = 0.5
 
 

@@ -39,7 +39,7 @@ _REDRAWN = 0.98
 # The score of a lag is the share of the moves that the video confirms at this lag.
 _MIN_SCORE = 0.3  # the best lag needs at least this score
 _MIN_CONTRAST = 2.0  # the best score must be at least twice the score of every rival
-_DEVIATIONS = 1.96  # standard deviations around the mean that hold 95 % of samples
+_DEVIATIONS = 1.96  # 95 % of a normal distribution lies within 1.96 standard deviations
 # A lag is a rival if it is further from the best lag than both of these distances.
 _RIVAL_S = 0.3  # seconds
 _RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
@@ -511,7 +511,9 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
 
 
 _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_AROUND_PX = 48.0  # video pixels around a click in which a button's pressed state is visible
+# Changes at most 48 video pixels from a click count as its reaction. A button's pressed state is
+# visible within this distance.
+_AROUND_PX = 48.0
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
 _QUIET_S = 0.5  # seconds before a reaction during which nothing changes around the click
 _MIN_PRESSES = 6  # minimum number of presses that counts as evidence

@@ -31,7 +31,8 @@ from demo_pipeline.observation.frames.video_reader import (
 )
 
 WORTH_S = 10.0  # if less than 10 s of video remain, they are not checked
-# One part is checked for every 30 seconds of video, because videos slip by 1 or 2 frames in 90 s.
+# One part is checked for every 30 seconds of video, because videos shift by 1 or 2 frames against
+# the log in 90 s.
 PART_S = 30.0
 MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice
 # A checked part has 24 moves between frames, or at least 24 typed keys if no part has enough moves.
@@ -50,8 +51,8 @@ LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch
-# The busiest stretch starts at most BUSY_S seconds after the first movement, and within the first
-# BUSY_SHARE of the remaining video, because the clock is not checked before this stretch.
+# The clock is not checked before the busiest stretch. Therefore this stretch must start at most
+# 20 s after the first movement, and before a sixth of the remaining video is over.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # moves between frames in the stretch; three times the minimum for finding a lag
@@ -164,7 +165,7 @@ class ClockSearch:
         yield [Span(begin, min(float(times[-1]), end))]
 
     def _busiest(self, documented: Clock) -> Iterator[list[Span]]:
-        """Yields the stretch with the most moves near the first movement.
+        """Yields the busiest stretch (the one with the most moves) near the first movement.
 
         Yields nothing if this stretch has fewer than `BUSY_MOVES` moves or is the first stretch.
         Measured on 42 videos: a stretch was yielded for 8, and the clock was found in all 8.

@@ -1,4 +1,4 @@
-"""Compares the log with the video to measure how far somebody set the recorder's clock.
+"""Measures from the video by how much somebody set the recorder's clock forward or back.
 
 A *step* is a place in the log at which the times jump. The order of the lines and the end of the
 video limit how large the jump can be. Within these limits, the video is searched for the pointer's

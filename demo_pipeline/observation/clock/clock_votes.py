@@ -33,7 +33,7 @@ from demo_pipeline.recording.key_names import lookup
 # largest score of the other 101 was 17.1, with a ratio of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
 _MIN_INPUTS = 2  # minimum number of input times; a single time fits every change
-# Lags more than 0.4 s from the best lag are rivals. The screen reacts to an input in less time.
+# Lags more than 0.4 s from the best lag are rivals, because the screen reacts in less than 0.4 s.
 _RIVAL_S = 0.4
 _LAG_STEP_S = 0.02  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.

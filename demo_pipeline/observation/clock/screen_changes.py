@@ -45,7 +45,7 @@ RESOLUTIONS: tuple[tuple[int, int], ...] = (
     *((640, 480), (960, 540), (1024, 576), (1176, 664), (1512, 982), (1728, 1117)),
     *((1792, 1120), (2056, 1329), (1470, 956), (1710, 1112), (1147, 745), (1352, 878)),
 )
-# Scale settings of displays. When the setting changes, a log may count in larger or smaller pixels.
+# Scale settings of displays. A new setting may change the unit of the positions in the log.
 SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)
 SAME_SIZE = 0.01  # largest relative difference of two sizes of the same screen
 # If the aspect ratios of screen and video differ by at most 0.5 %, the video shows the screen
@@ -72,7 +72,7 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 
 
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
-    """Returns the desktops whose size is also the size of the recorded screen at that time.
+    """Returns the desktops that were as large as the recorded screen at the time of their scan.
 
     A desktop may span several displays. Therefore the result is empty if no desktop has the size of
     `base`, the canvas at the start of the recording. Desktops that are only wider or only taller
@@ -148,8 +148,8 @@ COMPARABLE = 0.5
 AGREEING_SHARE = 0.6
 # Candidates are equally likely if the numbers of moves that they explain differ by at most one.
 AMBIGUOUS = 1.0
-# Candidates count as the same if they put the screen's lower right corner at most 10 canvas pixels
-# apart.
+# Candidates count as the same if they convert the screen's lower right corner to points that are at
+# most 10 canvas pixels apart.
 LARGEST_ERROR_PX = 10.0
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
 # same moves, the more usual resolution wins.
@@ -160,8 +160,8 @@ REDRAWN_SHARE = 0.02
 REACTION_MS = 200  # milliseconds; people take at least this long to act on a new screen
 QUIET_SHARE = 0.05  # if a larger share of the cells changes, a move of the pointer proves nothing
 SURE_MOVES = 5  # five successive moves prove that the canvas is right, or that it is wrong
-# The search for a change runs after every move between frames until there are 32 such moves. These
-# are two to four movements of the pointer towards a target.
+# The search for a change runs after every move between frames until there are 32 such moves. Two to
+# four movements of the pointer towards a target contain 32 moves between frames.
 FEW_MOVES = 32
 # When 4096 moves (3 MB) are in memory, every second one is dropped. Without this limit, a long
 # video that does not show the pointer would collect 100,000 moves.
@@ -284,7 +284,7 @@ class ScreenWatch:
                 self._begin(canvas, time_ms)
 
     def _test(self, move: _Move, places: Sequence[Point]) -> None:
-        """Counts successive moves that the expected canvas explains, or that it does not explain.
+        """Counts how many moves in succession the expected canvas explains, or does not explain.
 
         `places` are the positions that the pointer may have had during the move, event space.
         """
@@ -318,7 +318,7 @@ def _changed_share(diff: FrameDiff) -> float:
 
 
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
-    """Returns the pointer's move between the two frames, or None if there is no usable move.
+    """Returns the pointer's move between the frames of `diff`, or None if it is not usable.
 
     A move is not usable if no cell changed, if much of the screen changed, or if the expected
     canvas puts the pointer at a border, where the pointer may be invisible.
@@ -415,16 +415,16 @@ class _CanvasEvidence:
         return bool(_hits(move.changed, self._scales[:1], self._bars[:1], places).any())
 
     def see(self, diff: FrameDiff, move: _Move | None) -> None:
-        """Records whether the two frames show a redraw, and which candidates explain the move.
+        """Records whether `diff` shows a redraw, and which candidates explain the move.
 
-        `move` is the result of `_quiet_move` for the same frames.
+        `move` is the result of `_quiet_move` for `diff`.
         """
         before = diff.before
         clock = diff.pointer.clock
         share = _changed_share(diff)
         time_ms = clock.event_time(diff.frame.time)
         if before is not None and share >= REDRAWN_SHARE:
-            # If frames between the two were not decoded, the redraw may come long after `before`.
+            # If frames after `before` were not decoded, the redraw may come long after `before`.
             # Then a person who pressed right after `before` still saw the old screen.
             unmoved_ms = 0.0 if diff.is_next else REACTION_MS
             start = clock.event_time(before.time) - clock.uncertainty_ms + unmoved_ms

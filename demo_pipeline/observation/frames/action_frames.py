@@ -184,7 +184,7 @@ class ActionFrames:
             each frame before this observer does.
         typed: compares the screen before and after typing.
         waits: decides during which pauses the person may have waited for the screen.
-        private: tells whether the screen was dark during typing.
+        private: tells whether the screen was dark during a break in typing.
         frame_s: usual interval between two frames, seconds.
 
     Attributes:
@@ -283,7 +283,7 @@ class ActionFrames:
             self._typed.places.pop(index, None)
 
     def _renew_requests(self) -> None:
-        """Creates new requests, after a change of the screen, for actions without a frame yet."""
+        """Renews the requests of actions that have no frame yet, after a change of the screen."""
         not_begun = [pending for pending in self._unanswered if not pending.choosers]
         self._scaled.renew([pending.request.action_index for pending in not_begun])
         for pending in not_begun:
@@ -338,7 +338,7 @@ class ActionFrames:
     def _is_continued(
         self, request: FrameRequest, chooser: FrameChooser, choice: FrameChoice
     ) -> bool:
-        """Whether an action only continues the typing of the last action on the same screen."""
+        """Whether an action only continues earlier typing on the same screen."""
         if not request.continued or self._private.was_dark(request.since, request.press):
             return False
         if request.after_long_rest:
@@ -346,7 +346,7 @@ class ActionFrames:
         return not self._continued_typing.is_replaced(choice.frame, chooser.latest)
 
     def _settle_pause(self, index: int) -> None:
-        """Writes the screenshot of a pause if the person may have waited; drops the held answer."""
+        """Drops the held answer for a pause; first writes it if the person may have waited."""
         chooser, choice, screens = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
             self._comparisons.is_redrawn(chooser.request.scan, index, screens)

@@ -108,7 +108,7 @@ class BorderPresses:
         """Returns the indexes of actions that may have been done on another display.
 
         These actions are at a border of the screen, and the pointer left the video before them. If
-        the computer has another display, an action at a border also counts if no frame shows
+        the computer has another display, an action at a border is also returned if no frame shows
         where the pointer was. Call this method after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()

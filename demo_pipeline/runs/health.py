@@ -206,8 +206,8 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
 def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
-    Compares the sizes of all files with the manifests, unless the store is a bucket. Always
-    examines the demonstrations that the last build of datasets left out as damaged.
+    Compares the sizes of all files with the manifests, unless the store is a bucket. In any store,
+    compares every byte of the demonstrations that the last build of datasets left out as damaged.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)

@@ -31,7 +31,7 @@ class QuarantineRecord(BaseModel):
     Attributes:
         fingerprint: the fingerprint of the rejected upload; None if the upload could not be read.
         tool_version: the version of this package.
-        attempts: how often this stage failed on the same files.
+        attempts: how many times in a row `stage` failed on the same files.
         sequence: the number of the record; a demonstration's newest record has the highest number.
         problems: `Problem.as_dict` of each problem.
     """

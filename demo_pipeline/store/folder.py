@@ -39,7 +39,7 @@ from demo_pipeline.store.versions import (
 _VERSIONS = ".versions"
 _STAGING = ".staging"
 _LOCKS = ".locks"  # a folder that only earlier versions of the package wrote
-# Attempts for an operation in a folder that other processes may remove while it is empty.
+# Maximum attempts to write into a new folder, which other processes may remove while it is empty.
 _ATTEMPTS = 100
 _Result = TypeVar("_Result")
 _Take = Callable[[Path, Path], object]

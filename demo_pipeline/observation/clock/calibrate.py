@@ -1,8 +1,9 @@
 """Calibrates a recording: finds its clock, its canvas, and the cells of its screen that flicker.
 
-The clock converts times of the log to times of the video. This module tries several kinds of
-evidence for the clock, the most trusted first: a start time that ffmpeg logged, moves of the
-pointer, typing, all inputs together, clicks, and finally `meta.timestamp`.
+The clock converts times of the log to times of the video. The canvas converts positions of the log
+to pixels. This module tries several kinds of evidence for the clock, the most trusted first: a
+start time that ffmpeg logged, moves of the pointer, typing, all inputs together, clicks, and
+finally `meta.timestamp`.
 """
 
 from collections.abc import Sequence

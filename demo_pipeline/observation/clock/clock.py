@@ -65,8 +65,8 @@ class Clock:
         method: the kind of evidence that shows the clock.
         uncertainty_ms: largest possible error of `origin_ms`.
         documented_offset_ms: origin_ms - meta.timestamp.
-        score: share of the pointer's moves that the frames confirm, or for the method
-            `click_onsets`, share of the presses with a reaction. None if neither was measured.
+        score: share of the pointer's moves that the frames confirm. For the method `click_onsets`,
+            share of the presses with a reaction. None if neither was measured.
         moves: number of pointer moves, keys, inputs or presses (depending on the method) that were
             compared with the video.
         event_scale: video pixels per unit of event space, confirmed by the same evidence.

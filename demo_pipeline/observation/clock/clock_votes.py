@@ -171,7 +171,7 @@ class _InputVotes:
         return best[::-1]
 
     def clock(self, lag_s: float, scale: float) -> Clock:
-        """Returns the clock in the middle of the lags around `lag_s` that score nearly as high.
+        """Returns the clock in the middle of the lags around `lag_s` with nearly the same score.
 
         The uncertainty is half the range of these lags, plus half a frame.
         """

@@ -74,9 +74,9 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
     """Returns the desktops that were as large as the recorded screen at the time of their scan.
 
-    A desktop may span several displays. Therefore the result is empty if no desktop has the size of
-    `base`, the canvas at the start of the recording. Desktops that are only wider or only taller
-    than `base` are left out, because they may include a second display.
+    If no desktop has the size of `base`, the canvas at the start of the recording, the result is
+    empty, because the desktops may span several displays. Desktops that are only wider or only
+    taller than `base` are left out, because they may include a second display.
     """
     all_desktops = list(desktops)
     width, height = base.event_size

@@ -188,7 +188,8 @@ class ActionFrames:
         frame_s: usual interval between two frames, seconds.
 
     Attributes:
-        requests: the requests of all actions at the scale 1, renewed after changes of the screen.
+        requests: the requests of all actions at the scale 1. After a change of the screen, the
+            requests of actions that have no frame yet are renewed.
         large_changes: times at which much of the screen changed, ascending video seconds.
     """
 

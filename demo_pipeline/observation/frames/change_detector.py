@@ -78,7 +78,10 @@ class ChangeDetector:
         return Difference(self._steady(changed))
 
     def learn(self, before: Frame, after: Frame) -> None:
-        """Updates `flickering` from two successive frames, unless they were counted before."""
+        """Updates `flickering` from two successive frames.
+
+        Frames are ignored if somebody acts between them, or if they were counted before.
+        """
         if self._is_quiet(before.time, after.time):
             self.between(before, after)
 

@@ -30,7 +30,7 @@ THRESHOLD = 24  # a still screen changes less, even while the encoder refines th
 KEY_FRAME_THRESHOLD = 48  # used at key frames, which encode the whole screen again
 # Thresholds for the number of changed cells, or their share of all cells:
 SIGNIFICANT_SHARE = 0.0005  # a blinking text cursor or a typed letter changes less
-MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells; content after a wait changes 20 or more
+MIN_SIGNIFICANT_CELLS = 4  # a text cursor changes 3 cells; content after a wait changed 20 or more
 SMALL_CELLS = 2  # a check mark in a small check box changes 2 cells; noise seldom changes 2
 LARGE_SHARE = 0.02  # a new screen changed 3.9 to 14.8 % of the cells, typed letters 0.06 %
 POINTER_PX = 40  # video pixels around the pointer's hot spot that contain the drawn pointer
@@ -548,7 +548,7 @@ def connected_parts(
         return
     widened = cv2.dilate(mask, np.ones((2 * gap[1] + 1, 2 * gap[0] + 1), np.uint8))
     labels = cv2.connectedComponents(widened, connectivity=8)[1]
-    # Finding boxes by outlines is eight times as fast as by OpenCV's connected components.
+    # Finding boxes by outlines is eight times as fast as OpenCV's `connectedComponentsWithStats`.
     # A part with holes has several outlines; the largest is the outer one.
     boxes: dict[int, Sequence[int]] = {}
     for outline in cv2.findContours(widened, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]:

@@ -34,8 +34,8 @@ FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are short
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# The content only scrolled if at least this share of its rows is the same before and after. When a
-# program changed only the digits of its output, without scrolling, the share was 0.35.
+# The content only scrolled if at least this share of its rows that both screens show is the same.
+# When new lines replaced lines that differed only in their digits, the share was 0.35.
 KEPT_SHARE = 0.8
 # Maximum number of columns that are compared, selected evenly from the changed columns. Only every
 # 4th column of the frame is used. A line of text covers at least 100 of the used columns.
@@ -78,9 +78,9 @@ class ContinuedTyping:
         self._pressed = pressed or self._pressed
 
     def follow(self, before: Frame | None, frame: Frame) -> None:
-        """Stores the time of a frame if it differs from the frame before, even only by flicker.
+        """Stores the time of a frame if it differs notably from the frame before.
 
-        Call it for each frame before the person goes on typing.
+        Flicker counts, too. Call it for each frame before the person goes on typing.
         """
         if before and is_notable(changed_cells(before.luma, frame.luma, THRESHOLD)):
             self._moved_s = frame.time

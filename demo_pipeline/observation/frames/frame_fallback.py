@@ -14,8 +14,8 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# A candidate is too old if it precedes `FrameRequest.limit` by more than MAX_STALE_S and more than
-# MAX_STALE_FRAMES, unless the video has no frame between the candidate and the limit.
+# The newest candidate is too old if it precedes `FrameRequest.limit` by more than MAX_STALE_S and
+# more than MAX_STALE_FRAMES, unless the next frame of the video is later than the limit.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
 MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame rate is low
 

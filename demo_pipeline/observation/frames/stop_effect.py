@@ -29,8 +29,8 @@ class StopEffect:
     """The observer that looks for an effect of the last action until the end of the video.
 
     Any change of the screen is an effect. Cells that already changed right before the press are
-    ignored, unless only the pointer changed them. After a shortcut, all changes around the pointer
-    are ignored.
+    ignored, unless they were around the pointer at that time. After a shortcut, all changes around
+    the pointer are ignored.
 
     Args:
         action: the last action, if it may have stopped the recorder (`possible_stop` of

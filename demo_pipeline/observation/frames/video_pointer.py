@@ -106,8 +106,8 @@ class VideoPointer:
     def places_around(self, before: float, after: float) -> list[Point]:
         """Returns the positions of `moves_around`, unless the clock is too uncertain.
 
-        If the clock's uncertainty exceeds the interval between frames, returns all logged
-        positions that the pointer may have had between the frames.
+        If the pointer moved, and the clock's uncertainty exceeds the interval between frames,
+        returns all logged positions that the pointer may have had between the frames.
         """
         moved = self.moves_around(before, after)
         uncertainty_s = self.clock.uncertainty_ms / 1000

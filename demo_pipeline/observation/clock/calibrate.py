@@ -161,7 +161,7 @@ def _presses(actions: Sequence[Action], until_ms: float) -> PointerPath:
 
 
 def _acting(actions: Sequence[Action], clock: Clock) -> list[Span]:
-    """Returns for each action, except pauses, the video span of the action and its effect."""
+    """Returns for each action, except pauses, the video span in which it and its effect may lie."""
     uncertainty_s = clock.uncertainty_ms / 1000
     return [
         Span(

@@ -97,7 +97,7 @@ class Clock:
         return event_ms + shift_ms
 
     def is_known(self, event_ms: float) -> bool:
-        """Whether an event time has a known video time; false after a shift of unknown size."""
+        """Whether the video time of an event time is known; false while an unknown shift holds."""
         return abs(self.elapsed_ms(event_ms) - event_ms) < NEVER_MS
 
     def event_time(self, video_s: float) -> float:

@@ -44,7 +44,8 @@ _DEVIATIONS = 1.96  # 95 % of a normal distribution lies within 1.96 standard de
 _RIVAL_S = 0.3  # seconds
 _RIVAL_FRAMES = 3  # frame intervals; decisive if the frame rate is low
 _NEAR_FRAMES = 2  # frame intervals; lags further from the best lag are not part of its plateau
-# Lags with at least 85 % of the best score form the plateau. Half its range is the uncertainty.
+# Lags with at least 85 % of the best score form the plateau. For pointer moves, the uncertainty is
+# half the range of the plateau, plus half a frame interval.
 _PLATEAU = 0.85
 _SUMMIT = 0.95  # the result is the mean of the lags with at least 95 % of the best score
 # A less likely scale wins only if its score is more than 1.2 times that of the likelier scales.
@@ -511,7 +512,7 @@ def likelihood_ratios(typed: Cells, changed: Cells) -> Floats:
 
 
 _CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
-# Changes at most 48 video pixels from a click count as its reaction. A button's pressed state is
+# Only changes at most 48 video pixels from a click can be its reaction. A button's pressed state is
 # visible within this distance.
 _AROUND_PX = 48.0
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction

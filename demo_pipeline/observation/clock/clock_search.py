@@ -35,8 +35,8 @@ WORTH_S = 10.0  # if less than 10 s of video remain, they are not checked
 # the log in 90 s.
 PART_S = 30.0
 MAX_PARTS = 4  # maximum number of checked parts; small, because their frames are decoded twice
-# A checked part has 24 moves between frames, or at least 24 typed keys if no part has enough moves.
-# Both are twice the minimum for finding a lag.
+# A checked part has 24 moves between frames. If no span in its section of the video has enough
+# moves, the part has at least 24 typed keys. Both are twice the minimum for finding a lag.
 PART_MOVES = 24
 PART_KEYS = 24
 # Smallest and largest number of seconds from a key to its character if the clock is right.
@@ -89,7 +89,7 @@ class ClockSearch:
     """Decodes stretches of the video and searches them for evidence of the clock.
 
     Attributes:
-        keys: the result of `typed_keys`.
+        keys: press times from `typed_keys`, epoch milliseconds.
     """
 
     video: RecordedVideo

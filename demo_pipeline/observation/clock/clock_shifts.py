@@ -32,7 +32,7 @@ class InputTimes:
     """The inputs that the search for a clock compares with the video.
 
     Attributes:
-        keys: the result of `typed_keys`.
+        keys: press times from `typed_keys`, epoch milliseconds.
     """
 
     track: PointerPath

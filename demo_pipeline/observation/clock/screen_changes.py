@@ -148,8 +148,8 @@ COMPARABLE = 0.5
 AGREEING_SHARE = 0.6
 # Candidates are equally likely if the numbers of moves that they explain differ by at most one.
 AMBIGUOUS = 1.0
-# Candidates count as the same if they convert the screen's lower right corner to points that are at
-# most 10 canvas pixels apart.
+# Candidates count as the same if they convert the screen's lower right corner to points that differ
+# by at most 10 canvas pixels in x and in y.
 LARGEST_ERROR_PX = 10.0
 # Extra cost of each candidate over the one before it in the list. If two candidates explain the
 # same moves, the more usual resolution wins.
@@ -318,7 +318,7 @@ def _changed_share(diff: FrameDiff) -> float:
 
 
 def _quiet_move(diff: FrameDiff, expected: Canvas) -> _Move | None:
-    """Returns the pointer's move between the frames of `diff`, or None if it is not usable.
+    """Returns the pointer's move between the frames of `diff`, or None if no move is usable.
 
     A move is not usable if no cell changed, if much of the screen changed, or if the expected
     canvas puts the pointer at a border, where the pointer may be invisible.

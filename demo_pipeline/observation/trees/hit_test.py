@@ -236,8 +236,9 @@ def text_node_around(tree: StepTree, element: Element) -> Element | None:
 def agrees_with_cursor(tree: StepTree) -> bool | None:
     """Returns whether our hit test at the pointer agrees with the recorder's own hit test there.
 
-    They agree if both elements are in the same window and one contains the other. Recorders often
-    return an element one or two levels above the smallest one.
+    They agree if both elements are in the same window and one contains the other. The windows are
+    compared only if the recorder's element is in the tree. Recorders often return an element one or
+    two levels above the smallest one.
 
     Returns None if the recorder made no hit test, found no element, or found one that does not
     contain the pointer. Also returns None if it is unknown which element is in front.

@@ -25,7 +25,7 @@ def actions_on_recorder(
     *,
     fronts: Mapping[int, int | None],
 ) -> set[int]:
-    """Returns the indexes of the first and the last action, if they control the recorder.
+    """Returns the indexes of the first and the last action, each only if it controls the recorder.
 
     A click controls the recorder if the window or the element under the pointer has the name of a
     recorder's window. A hotkey controls the recorder if the focused window has such a name.

@@ -45,7 +45,8 @@ class ScannedTargets:
 
     Attributes:
         by_action: maps an action index to the current scan and the elements under the pointer.
-        desktops: the sizes of the desktop in time order, from all trees with a desktop node.
+        desktops: the sizes of the desktop in time order, from the current scans of pointing actions
+            whose tree has a desktop node.
     """
 
     by_action: Mapping[int, ScannedTarget]

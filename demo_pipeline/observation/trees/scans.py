@@ -120,8 +120,8 @@ class CurrentScan:
     Attributes:
         scan: the scan; None if no scan had finished.
         age_ms: milliseconds from the end of the scan to the press; None if no scan had finished.
-        freshness: `fresh` if the scan began after the previous action ended. If the scan began
-            earlier: `changed` if much of the screen changed between its start and the press,
+        freshness: `fresh` if the scan began at or after the end of the previous action. If the scan
+            began earlier: `changed` if much of the screen changed between its start and the press,
             otherwise `stale`. If no scan had finished: `running` if one had begun, otherwise
             `none`.
         previous: the finished scan before `scan`; None if there is no such scan.
@@ -249,7 +249,10 @@ def _lenient_fault(line: bytes) -> str:
 
 
 class _NodeKeys(msgspec.Struct, gc=False):
-    """The raw JSON value of each documented key of a node. A missing key has an empty value."""
+    """The raw JSON value of each documented key of a node. A missing key has an empty value.
+
+    Only `children` is decoded. It is `UNSET` if it is missing.
+    """
 
     role: msgspec.Raw = msgspec.Raw(b"")
     bbox: msgspec.Raw = msgspec.Raw(b"")
@@ -261,7 +264,10 @@ class _NodeKeys(msgspec.Struct, gc=False):
 
 
 class _ScanKeys(msgspec.Struct):
-    """The raw JSON value of each documented key of a scan. A missing key has an empty value."""
+    """The raw JSON value of each documented key of a scan. A missing key has an empty value.
+
+    Only `tree` is decoded. It is None if it is missing.
+    """
 
     tree: list[_NodeKeys] | _NodeKeys | None = None
     duration: msgspec.Raw = msgspec.Raw(b"")
@@ -280,7 +286,7 @@ _NEEDED = frozenset({"role", "bbox"})  # keys of a node that must not be null
 def _regular_fault(line: bytes, scan: RawScan) -> str:
     """Describes the missing documented keys of a scan whose values have the correct types.
 
-    Returns an empty string if no key is missing.
+    A tree without elements is described, too. Returns an empty string if there is no fault.
     """
     if not scan.tree:
         return "data.tree: has no element"

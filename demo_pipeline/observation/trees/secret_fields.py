@@ -29,8 +29,8 @@ PASSWORD = "<password>"  # noqa: S105 - the replacement, not a password
 # match parts of ordinary words.
 _SHORTEST_SOUGHT = 4
 _FEWEST_DOTS = 4  # minimum number of equal shapes in a row of dots; an ellipsis has three
-# Minimum number of different characters in a text that is taken for a password. The screen shows a
-# text like "oooo" as a row of equal shapes even in an ordinary field.
+# Minimum number of different characters in a text that is taken for a password because of its dots.
+# The screen shows a text like "oooo" as a row of equal shapes even in an ordinary field.
 _FEWEST_LETTERS = 3
 _LARGEST_DOT_PX = 24  # largest width and height of a dot, video pixels
 _SMALLEST_DOT_PX = 2  # smallest width and height of a dot, video pixels
@@ -153,8 +153,9 @@ def _look_alike(shape: _Shape, other: _Shape) -> bool:
 def _are_dots(row: Sequence[_Shape], shapes: Sequence[_Shape], characters: int) -> bool:
     """Returns whether a row of equal shapes consists of the dots of a password.
 
-    The row must stand alone and have a dot for each character. One dot may be missing at either
-    end, because it touches the text cursor or still shows the last character. An icon may follow.
+    The row must stand alone and have a dot for each character, or one dot more or fewer. One dot
+    may be missing, at the left or the right end, because it touches the text cursor or still shows
+    the last character. An icon may follow.
 
     Args:
         row: equal shapes at equal distances, from left to right.

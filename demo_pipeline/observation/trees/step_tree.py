@@ -132,7 +132,8 @@ _IGNORED_STATES = frozenset({"enabled"})  # true for most elements, and not part
 _WINDOWS = frozenset({"window", "dialog"})
 # Roles of elements whose value may serve as their name.
 _NAMED_BY_VALUE = frozenset({"button", "icon", "image", "link", "menuitem", "tab", "label"})
-# A tree is sparse if fewer than five nodes have an area. Even the tree of an empty window has more.
+# A tree is sparse if fewer than five nodes have an area. Such a tree does not really show an
+# application.
 SPARSE_NODES = 5
 
 States = tuple[str, ...]
@@ -355,7 +356,7 @@ class StepTree:
         )
 
     def name_at(self, position: int) -> str:
-        """Returns the name of a node. An empty name is replaced by the description or the value.
+        """Returns the name of a node; if it is empty, the description; if that is empty, the value.
 
         The value is used only for the roles in `_NAMED_BY_VALUE`, because other values may be
         secret. The value of a label with children is not used, because the children have the same

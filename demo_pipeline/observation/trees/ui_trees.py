@@ -299,7 +299,7 @@ def _window_title(
 
 
 def _hover_columns(element: Element | None) -> TreeRow:
-    """Returns the hover columns of an action. They are null if no element is under the pointer."""
+    """Returns the hover columns of an action. They are null if no hovered element is known."""
     if element is None:
         return {"hover_id": None, "hover_role": None, "hover_name": None}
     return {"hover_id": element.id, "hover_role": element.role, "hover_name": element.name}
@@ -502,7 +502,7 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports scans that are empty, damaged, or contradicted by the recorder's own hit tests."""
+    """Reports scans of actions that are empty, damaged, or contradicted by recorders' hit tests."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):

@@ -445,7 +445,7 @@ def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
     return moves[start].time
 
 
-STRAY_SHIFT_MS = 1000  # a tap of Shift at most 1 s before or after a typed character is ignored
+STRAY_SHIFT_MS = 1000  # a tap of Shift within 1 s of a typed character is ignored
 
 
 @dataclass

@@ -382,10 +382,11 @@ def scroll_direction(
     method: str | None,
     vote: WheelVote,
 ) -> Direction | None:
-    """Returns the direction that the video shows for a scroll, or None if `rule_direction` holds.
+    """Returns the direction that the video shows for a scroll, or None.
 
     If the content of the scroll moved horizontally, this motion decides. Otherwise, the direction
-    follows from the sign on which the scrolls of the recording agree.
+    follows from the sign on which the scrolls of the recording agree. The result is None if a
+    setting decides the sign, if the video shows no direction, or if `is_sign_doubtful` is true.
 
     Args:
         rule_direction: direction in actions.parquet, which follows from the unit or a setting.

@@ -52,7 +52,7 @@ class AnnotationDocument(Document):
         step: as `step_index` in `Annotation`.
         judged, source, author, prompt, time: as in `Annotation`.
         asked: whether the document is an answer from a server. The key of an answer depends only on
-            the question. The keys of imported documents also depend on the values.
+            the question. The keys of all other documents also depend on the values.
         values: maps kinds of annotations to values. For a rewording of the instruction, the key is
             a name in `VARIANTS` instead of the kind.
         escaped: number of escapes in all values, counted as in `clean_text`.

@@ -1,9 +1,9 @@
 """Defines the kinds of annotations, their values, and the columns of their table.
 
 An annotation is a statement of a person, a model or a rule about a step or a whole demonstration.
-For each step and kind, datasets use at most one annotation, called the effective annotation. Each
-annotation contains a hash of the judged content. If the content changes, the annotation is stale
-and not used.
+For each step, kind and variant, datasets use at most one annotation, called the effective
+annotation. Each annotation contains a hash of the judged content. If the content changes, the
+annotation is stale and not used.
 """
 
 import re

@@ -3,8 +3,8 @@
 Problems are returned and never raised. Messages identify nodes by id or number instead of text,
 because the text may be private. Symbolic links are followed. exports/sft.py validates SFT files.
 
-Trees are decoded with msgspec, which takes a fifth of the time of pydantic models. Only invalid
-trees are parsed again with the models, to find the faults.
+Trees are decoded with msgspec, which takes a fifth of the time of pydantic models. Only trees that
+msgspec cannot decode, or that are invalid, are parsed again with the models, to find the faults.
 """
 
 import os
@@ -172,7 +172,7 @@ def decode_tree(data: bytes) -> _DecodedTree | None:
 
     Returns:
         The tree, or None if a key or value breaks the format, an id occurs twice, or the tree is
-        too deep for the decoder. `check_tree` then finds the problems.
+        too deep for the decoder. `check_tree` then finds the problems, if any.
     """
     try:
         data.decode()  # msgspec does not check the encoding of unknown keys
@@ -342,7 +342,7 @@ def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:
 
 
 def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Problem]:
-    """Yields the differences between an action's target and the tree node with the same id."""
+    """Yields problems if the target's node is missing in the tree or contradicts the action."""
     target = action.target_element
     if target is None:
         return

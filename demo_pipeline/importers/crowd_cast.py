@@ -51,7 +51,7 @@ _BETWEEN_S = 0.05
 
 @dataclass
 class _Segments:
-    """Consecutive segments of a session, all with the same video size or all without a video."""
+    """Consecutive segments of a session with equal video size, or without a readable video."""
 
     session: str
     size: tuple[int, int] | None

@@ -118,7 +118,7 @@ class _ActionReader:
     def _pointer(self, kind: str, given: Mapping[str, Any]) -> Iterator[SourceLine]:
         """Yields the lines for a mouse action.
 
-        If no press was logged before a drag, the drag also yields a press and a release.
+        If no button is held when a drag begins, the drag also yields a press and a release.
         """
         x = number(given.get("x"))
         y = number(given.get("y"))

@@ -59,7 +59,7 @@ class Reviews:
     """Reads and adds the decisions in a store. Threads may share an instance.
 
     Decisions are cached. The methods `refresh`, `written`, `make`, `verdicts` and `private_boxes`
-    read new documents from the store; the others use the cache.
+    read new documents from the store, and `add` writes a document. The others use only the cache.
     """
 
     def __init__(self, store: Store) -> None:

@@ -350,7 +350,7 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
     """Returns a scroll with the direction that the video shows; other actions are unchanged.
 
     If the log does not show the unit of the wheel's deltas, the amount is computed with the unit
-    that the video shows. If the video does not show the unit either, the amount is 0.
+    that the video shows. If that unit is unknown, the amount is 0.
     """
     if action.action_type != "scroll":
         return action

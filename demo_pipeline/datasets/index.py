@@ -131,9 +131,10 @@ class ExportState:
         name: name of the export in the setting `datasets.exports`.
         asset: name of the Dagster asset of the export.
         status: `built` if the export was built from the current trajectories and settings.
-            `outdated` if trajectories or settings have changed since the build. `failed` if the
-            last build failed; an earlier version may still exist. `missing` if the export was never
-            built. `disabled` if the export is not in `datasets.exports`.
+            `outdated` if trajectories, settings or code have changed since the build. `failed` if
+            the last build failed; an earlier version may still exist. `missing` if the export was
+            never built, or if a file of its version is missing or damaged. `disabled` if the export
+            is not in `datasets.exports`.
         output: name of the output in the store, or empty if no version is committed.
         version: id of the committed version, or empty if no version is committed.
         size: size of all files of the version in bytes.
@@ -440,7 +441,7 @@ def _write_tables(
     """Writes the tables of trajectories, steps and hidden actions.
 
     Args:
-        splits: maps trajectory ids to splits, or to None if no export contains the trajectory.
+        splits: maps trajectory ids to splits, or to None for trajectories in `Selection.left_out`.
         tally: counts the trajectories, and collects the problems of unreadable trajectories.
     """
     with (

@@ -62,7 +62,7 @@ _TABLES = {
 _NAMES = {INDEX_FILE, METADATA_FILE, EXPORTS_FILE, STEPS_FILE, *_TABLES, CARD, CHARTS_FOLDER}
 _PROVENANCE = PROVENANCE_SCHEMA.remove_metadata()
 _ROWS_AT_ONCE = 2000  # number of rows of steps.parquet that are collected for a comparison
-_COLUMNS_OF_METADATA = {  # the column of steps.parquet for each counter in metadata.json
+_COLUMNS_OF_METADATA = {  # maps these counters of metadata.json to columns of steps.parquet
     "actions": "action_type",
     "frame_reasons": "reason_code",
     "tree_freshness": "freshness",

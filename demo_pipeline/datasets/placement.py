@@ -163,7 +163,8 @@ class _Placement:
         all others. Otherwise, the demonstration with the smaller id counts as older.
         """
         ids = [trajectory.id for trajectory in trajectories]
-        # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file.
+        # Maps the SHA-256 of a file to the id of the oldest demonstration that contains the file
+        # and is no duplicate.
         owner_of_file: dict[str, str] = {}
         for key in sorted(ids, key=lambda key: (not self._was_original(key), key)):
             files = self.demonstrations[key].files

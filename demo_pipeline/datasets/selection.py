@@ -378,7 +378,7 @@ class _LeftOut:
     """A trajectory that no export contains.
 
     Attributes:
-        reason: why no export contains the trajectory; a key of `Selection.excluded`.
+        reason: why the trajectory is left out; a key of `Selection.excluded`.
         split_group: first split group of the trajectory.
     """
 
@@ -518,7 +518,8 @@ def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
 
     Returns "" if there is no such reason. A `status` in meta.json other than `completed` counts as
     aborted, whatever `reason` in meta.json says. A trajectory without success and without a status
-    is treated like an aborted one, but the returned reason is `unknown_outcome`.
+    is treated like an aborted one, but the returned reason is `unknown_outcome`. A trajectory
+    without success and without steps counts as failed.
     """
     outcome = "failed"
     if head.steps:

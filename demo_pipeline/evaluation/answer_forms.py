@@ -45,7 +45,7 @@ _SYSTEM = (
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> tuple[str, str]:
     """Returns the system prompt, and a text with the instruction and the last steps.
 
-    Each step is described by a sentence and the code of its action.
+    Each step is described by a sentence and, if there is any, the code of its action.
     """
     parts = [f"# Task:\n{escape_markers(record.trajectory.task.instruction)[0]}"]
     history = list(enumerate(_history(record), start=1))

@@ -131,7 +131,7 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 def bench_truth(step: TrueStep) -> list[BenchAction]:
     """Converts the person's action to AgentNetBench's actions.
 
-    If the first action has a position, the target's box is added to it.
+    If the first action has a position and the target is known, the target's box is added to it.
     """
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:

@@ -97,7 +97,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
 
 
 def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
-    """Returns the positions of an action in pixels: two for a drag, and at most one otherwise."""
+    """Returns the positions of an action in pixels: two for `ActionType.DRAG`, else at most one."""
     if not isinstance(action, ForeignAction):
         return tuple(points(action))
     if action.point is None:

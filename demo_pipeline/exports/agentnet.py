@@ -186,7 +186,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row | Excluded]:
     }
     if stretch.part is not None:
         line["part"] = stretch.part
-    if stretch.whole:  # a partial trajectory does not show whether the task was done
+    if stretch.whole:  # otherwise the line does not show whether the task was done
         line["task_completed"] = trajectory.result.success
         line |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         line |= annotation_sources(trajectory, None)

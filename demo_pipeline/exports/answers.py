@@ -366,8 +366,8 @@ def _action(
     """Returns the action of a call.
 
     Args:
-        moved_to: the position to which earlier calls moved the pointer; used if the call has no
-            position.
+        moved_to: the position to which earlier calls moved the pointer; used for a scroll without a
+            position and for a drag without a start.
         size: width and height of the screenshot, pixels.
     """
     at = call.at

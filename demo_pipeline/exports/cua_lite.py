@@ -262,7 +262,7 @@ def _row(stretch: Stretch, source: Source) -> Iterator[Row]:
         "task_completed": None,
         "terminate_status": None if success else "failure",
     }
-    if stretch.whole:  # a partial trajectory does not show whether the task was done
+    if stretch.whole:  # otherwise the row does not show whether the task was done
         others["task_completed"] = success
         others |= agentnet_fields(trajectory, None, AGENTNET_TASK_FIELDS)
         others |= annotation_sources(trajectory, None)

@@ -403,7 +403,7 @@ def _opened(
 
 
 def _rates(tables: Tables) -> dict[str, Any]:
-    """Returns `DatasetStats.leaks`: counts and rates of leaks among all pointing actions."""
+    """Returns counts and rates of leaks among all pointing actions; see `DatasetStats.leaks`."""
     rates = dict(tables["leak_rates"][0])
     del rates["action_type"]
     return rates

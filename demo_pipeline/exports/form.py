@@ -156,7 +156,8 @@ class RowsHead(msgspec.Struct):
     counts: dict[str, int]
 
 
-# Maximum size of a trajectory's rows in memory, bytes. Longer rows are buffered in a file.
+# Maximum size of a trajectory's rows in memory, bytes. If all rows together are larger, they are
+# buffered in a file.
 _LINES_IN_MEMORY = 2**24
 _KEPT = msgspec.json.Decoder(KeptRow)
 _HEAD = msgspec.json.Decoder(RowsHead)
@@ -198,7 +199,7 @@ class File:
         checked: a `RecordFormat`, or a function that returns the problems of a value (see
             `record_checks.Checked`). If it is None, values are not checked.
         empty: the splits whose file is written even if it has no row.
-        only: the splits for which the file exists.
+        only: the splits that may have the file.
         config: name of the configuration under which `load_dataset` loads the file. If it is empty,
             the card does not mention the file.
         base: folder in the dataset to which file names in the values are relative. If `path`

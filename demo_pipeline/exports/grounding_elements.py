@@ -199,7 +199,7 @@ class _Screen:
     def _owner(self, position: int) -> int:
         """Returns the position of the outermost menu or combo box that contains a node.
 
-        Returns -1 if the node is not an item or has no such ancestor.
+        Returns -1 if the node is not a menu, a menu item or a list item, or has no such ancestor.
         """
         role = self.nodes[position].role
         if role not in {"menuitem", "menu", "listitem"}:

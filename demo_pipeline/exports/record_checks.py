@@ -228,7 +228,8 @@ def kept_problems(
 
         Names in records begin with folders that only the finished dataset has. These folders are
         removed one by one until the name is known. If no shortened name is known, the stem of the
-        file name is tried. Otherwise, the name is used as a path in the trajectory.
+        file name is tried. If the stem is not known either, the name without `trajectories/<id>/`
+        is used as a path in the trajectory.
         """
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
@@ -462,7 +463,7 @@ class _FileReader:
         file_and_line: tuple[str, int | None],
         split: str,
     ) -> Iterator[Problem]:
-        """Yields a problem if the id was used before or the trajectory is also in another split."""
+        """Yields a problem for a repeated id, and one for a trajectory that is in two splits."""
         place = ":".join(str(part) for part in file_and_line if part)
         key = getattr(record, form.id_field)
         if key is not None and self._places.setdefault(key, place) != place:

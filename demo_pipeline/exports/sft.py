@@ -249,8 +249,9 @@ def _history_faults(history: Sequence[Mapping[str, Any]], expected: range) -> It
 def _absent_faults(sample: SftSample, expected: range, files: NamedFiles) -> Iterator[Fault]:
     """Yields a fault if earlier steps are missing from the history of a sample.
 
-    If the setting `sft_keys` is `documented`, steps with undocumented parameters or without a
-    readable action.json are not counted as missing.
+    If the sample has neither `freshness` nor `tree_agreement`, as with the setting
+    `sft_keys = "documented"`, steps with undocumented parameters or without a readable action.json
+    are not counted as missing.
 
     Args:
         expected: indexes of the steps before the sample's step.

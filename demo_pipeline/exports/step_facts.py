@@ -19,7 +19,7 @@ from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclu
 from demo_pipeline.trajectories.provenance import ProvenanceRow, has_picture
 
 CANVAS: Pixel = (CANVAS_WIDTH, CANVAS_HEIGHT)
-STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)  # in order of precedence
+STEP_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)  # results of `step_exclusion`
 STEP_SETTINGS = (  # the settings that `step_exclusion` reads
     "include_avoidable_leaks",
     "include_unavoidable_leaks",
@@ -29,7 +29,7 @@ STEP_SETTINGS = (  # the settings that `step_exclusion` reads
 def step_exclusion(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, size: Pixel | None
 ) -> str:
-    """Returns the first of `STEP_EXCLUSIONS` that applies to a step; empty if none applies.
+    """Returns why a step is left out, an item of `STEP_EXCLUSIONS`; empty if no item applies.
 
     Args:
         settings: decide whether a screenshot may already show the pointer at the target.

@@ -117,15 +117,15 @@ TORN_TASK = "torn_task"
 def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
     """Returns which demonstrations are exported, and in which split.
 
-    The plan contains the demonstrations that other exports contain, all failed demonstrations, and
-    rejected demonstrations unless the reason is in `_USELESS`. Aborted demonstrations
-    count as not done, although their task may have been done. Therefore they are included only if
-    `include_aborted` is set.
+    The plan contains the demonstrations that exports of steps contain. It also contains failed
+    demonstrations and, unless the reason is in `_USELESS`, rejected demonstrations. Demonstrations
+    that lack a required approval are left out. Aborted demonstrations count as not done, although
+    their task may have been done. Therefore they are included only if `include_aborted` is set.
 
     A demonstration that no other export contains gets the split of its task in other exports. If
-    other exports have its task in two splits, it is left out as `torn_task`. A demonstration is
-    also left out if its hash or application puts it into the held-out split, but its task is in
-    another split.
+    no other export has its task, its hash and application decide the split. A demonstration is
+    left out as `torn_task` if other exports have its task in two splits, or if an application puts
+    its group into the held-out split, but its task is in another split.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -313,7 +313,8 @@ class StepLabelsForm(Form):
 
         If the reviewer found that the task was not done, the demonstration's label becomes false,
         and the labels of steps end with the first bad step. If no step is bad, the labels of steps
-        are removed.
+        are removed, whatever the reason of the rejection. If the setting `require_review` is
+        `none`, rejections are ignored.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

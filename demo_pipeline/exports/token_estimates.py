@@ -47,7 +47,7 @@ def picture_tokens(size: Pixel, most: int) -> int:
 
 @lru_cache(maxsize=256)  # all records begin with the same long system prompt
 def text_tokens(text: str) -> int:
-    """Estimates the number of tokens of a text; each digit or non-ASCII character counts as one."""
+    """Estimates the number of tokens of a text; each digit or non-ASCII letter counts as one."""
     return sum(map(_tokens, _PIECE.findall(text)))
 
 

@@ -3,7 +3,7 @@
 The longest stretch of consecutive steps is exported. A stretch ends at an action without a
 screenshot, at an action that the format cannot express exactly, at a step without a usable
 screenshot, and at a step that was marked as bad. If the stretch is only a part of the trajectory,
-its record lists the earlier actions, and does not contain the end or the outcome of the task.
+its record lists the earlier actions, and neither ends the task nor says that the task was done.
 
 The points of a trajectory with native screenshots (see native_pictures.py) are in pixels of these
 screenshots.

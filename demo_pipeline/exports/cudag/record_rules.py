@@ -183,8 +183,8 @@ class _GptTurn(Document):
 class _Metadata(Document):
     """The metadata of a record of any generator.
 
-    Fields that may be None are not defined by the CUDAG specification. Their values are ignored if
-    their type differs from the type that this pipeline writes.
+    Fields that may be None, except `tolerance`, are not defined by the CUDAG specification. Their
+    values are ignored if their type differs from the type that this pipeline writes.
     """
 
     task_type: Text

@@ -205,7 +205,7 @@ class _Validation:
         return value
 
     def _each_line(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yields number, content and hash of each line; yields nothing if the file is missing."""
+        """Yields number, content and hash of each non-blank line; none if the file is missing."""
         if _is_kind(self.root / file, "file"):
             with (self.root / file).open("rb") as lines:
                 for number, line in enumerate(lines, start=1):

@@ -573,10 +573,10 @@ def load_store(url: str | Path | None = None, *, cache: str | Path | None = None
     """Opens a store for reading.
 
     Args:
-        url: a folder or an `s3://` URL. The default is the environment variable
-            `DEMO_PIPELINE_STORE` or, if it is not set, `data/store` in the checkout.
-        cache: a folder for downloads from a bucket. The default is the environment variable
-            `DEMO_PIPELINE_CACHE` or, if it is not set, `data/.cache`.
+        url: a folder or an `s3://` URL. If None, the setting `store` is used (environment variable
+            `DEMO_PIPELINE_STORE`): by default, `data/store` in the project's folder.
+        cache: a folder for downloads from a bucket. If None, the setting `cache` is used
+            (environment variable `DEMO_PIPELINE_CACHE`): by default, `data/.cache`.
 
     Raises:
         StorageError: the folder does not exist, or the URL cannot be used.

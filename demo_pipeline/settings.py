@@ -205,8 +205,9 @@ class DatasetSettings(Section):
     # Largest share of hidden actions (without a screenshot) among the actions before a step. Steps
     # with a larger share are left out.
     max_hidden_share: ClassVar[float] = 0.3
-    # Minimum number of successive steps without a hidden action in between. If a trajectory with
-    # hidden actions has no run of this length, exports of whole trajectories leave it out.
+    # Minimum number of successive steps without a gap. A gap is a hidden action or, in AgentNet and
+    # CUA-Lite, a step that cannot be exported. If a trajectory with gaps has no run of this length,
+    # exports of whole trajectories leave it out.
     min_steps: ClassVar[int] = 3
     # Maximum number of previous actions that a prompt lists. Older actions are only counted. With a
     # screenshot of 2,700 tokens, the prompt fits into the 8,192 tokens that the guides recommend.
@@ -379,7 +380,7 @@ def is_project() -> bool:
 
 
 def project_home() -> Path:
-    """Returns the folder that is used if DAGSTER_HOME is not set.
+    """Returns the folder in which Dagster records runs if DAGSTER_HOME is not set.
 
     This is `dagster/` in a project created by `demo-pipeline init`, otherwise the project's folder.
     """
@@ -432,7 +433,8 @@ class ActionSettings(Section):
     # them. A person needs about 400 ms to look at the result and to decide.
     key_run_gap_ms: ClassVar[int] = 400
     pointer_rest_ms: ClassVar[int] = 300  # a movement ends when the pointer rests for this time
-    # Longest time between an event and its duplicate from another hook of the recorder.
+    # Longest time between an event and its duplicate from another hook of the recorder. It is
+    # longer for kinds of events that were logged several times: see `LATE_WINDOWS` in repair.py.
     duplicate_window_ms: ClassVar[int] = 3
     macos_pixels_per_notch: ClassVar[int] = 100  # delta that macOS logs for a notch
     drag_path_points: ClassVar[int] = 64  # maximum number of points stored for a drag's path

@@ -103,8 +103,8 @@ class ValidatedFormat:
             file that a format lists in `files`. May be None.
         file_suffix: the suffix of single files of this format. Empty if no suffix identifies
             the format.
-        line_key: a key that only JSON Lines files of this format have. Empty if the format has no
-            JSON Lines files.
+        line_key: a key that only JSON Lines files of this format have. Empty if no key identifies
+            the format.
     """
 
     name: str

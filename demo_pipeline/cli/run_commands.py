@@ -395,7 +395,7 @@ class _Run:
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
     """Returns the result of the function `question`, or False after an error.
 
-    The function checks whether outputs are unchanged.
+    The function checks whether a build can be skipped.
 
     After an error, the build runs and reports which file cannot be read. An error that shows a
     defect of the pipeline is printed here, because the build does not always raise it again.

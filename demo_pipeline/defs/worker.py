@@ -1,4 +1,4 @@
-"""Runs in the worker processes of runs/local_runs.py, and executes each task as a Dagster run."""
+"""Runs in the worker processes of runs/local_runs.py, and executes their tasks with Dagster."""
 
 import uuid
 from collections.abc import Callable, Iterator

@@ -277,7 +277,7 @@ def _read_list(
 ) -> tuple[Mapping[_TaskName, int | None] | None, list[Problem]]:
     """Returns the line of each task in a test list, and the problems of the list.
 
-    Returns None instead of the lines if the list is invalid.
+    Returns None instead of the lines if the list cannot be read or is not a JSON object.
     """
     try:
         text = decode_text(read_bytes(path, file), file)

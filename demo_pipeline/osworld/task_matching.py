@@ -44,7 +44,7 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes if the match changes. Other tasks of the catalog do not affect it."""
+        """A text that changes if the match changes. Tasks that do not match do not affect it."""
         if not self.catalogued:
             return "no catalog"
         if self.task_id is None:

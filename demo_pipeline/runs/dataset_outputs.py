@@ -57,7 +57,7 @@ class DatasetOutput(Output[DatasetInputs]):
     def name(self) -> str:
         """The output's name in the store: the stage's folder, or a subfolder of it.
 
-        The name of the subfolder depends on the content of the dataset.
+        The name of the subfolder depends on the trajectories and the settings.
         """
         export = export_of_stage(self.stage)
         if export is None or export.subfolder is None:

@@ -44,7 +44,7 @@ STEP_SCORES_FILE = "steps.parquet"
 REPORT_SUMMARY = "summary.json"
 FAILURES_FILE = "failures.jpg"
 _PREDICTIONS_FILE = "predictions.jsonl"
-_ROWS = 4096  # number of rows of scores that are kept in memory before they are written
+_ROWS = 4096  # maximum number of rows of scores in memory before they are written
 PredictionRows = Iterable[tuple[Any, Any, Any]]
 """Predictions as rows of (trajectory id, step index, response)."""
 

@@ -132,7 +132,7 @@ def _was_searched(store: Store, version: Version, privacy: PrivacySettings) -> b
 
     The summary of a dataset contains a hash of the settings. A contact sheet has no hash. It passes
     if it was built from the demonstration's current redactions, and if the redactions were made
-    with these settings.
+    with these settings. A dataset that does not read the trajectories always passes.
     """
     folder, _, demonstration = version.output.rpartition("/")
     searched_with = hash_of_settings(privacy)

@@ -203,7 +203,7 @@ def plan_removals(workspace: Workspace, ids: Sequence[str]) -> list[Removal]:
 def _records(store: Store) -> Mapping[str, Counter[str]]:
     """Returns, for each demonstration, the number of its records in each training export.
 
-    Returns an empty dictionary if the index of the datasets was never built.
+    Returns an empty dictionary if the index of the datasets was never built or is damaged.
     """
     records: dict[str, Counter[str]] = {}
     if store.current(INDEX_STAGE.folder) is None:

@@ -205,7 +205,7 @@ class Output(ABC, Generic[AnyInputs]):
 
 
 class Graph:
-    """Finds the outputs of a workspace that are not up to date, and builds them.
+    """Determines whether outputs of a workspace are up to date, and builds outputs.
 
     Results are cached, so make a new graph for each run.
 
@@ -233,8 +233,8 @@ class Graph:
     def suspects(self) -> set[str]:
         """The ids of demonstrations that a dataset left out because an output was damaged.
 
-        Only the outputs of these demonstrations are compared byte by byte with the manifests,
-        because comparing all outputs of a large store would take hours.
+        `damages` compares only the outputs of these demonstrations byte by byte, because comparing
+        all outputs of a large store would take hours.
         """
         if self._suspects is None:
             self._suspects = noted_demonstrations(self.workspace)
@@ -457,6 +457,8 @@ class Graph:
 
     def _blame_damage_first(self, output: Output[Any], *, force: bool) -> BuildResult:
         """Attempts to build an output. If this fails, checks whether an input is damaged.
+
+        Transient errors are raised again without this check.
 
         Raises:
             ChangedOutput: an input is damaged.

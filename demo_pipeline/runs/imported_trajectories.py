@@ -257,7 +257,7 @@ def imported_ids(workspace: Workspace, recorded: Collection[str]) -> list[str]:
 
 
 def renew_trajectory(workspace: Workspace, key: str, *, force: bool) -> DemonstrationResult:
-    """Builds the outdated outputs of the later stages of an imported trajectory."""
+    """Builds the missing and outdated outputs of the later stages of an imported trajectory."""
     graph = Graph(workspace)
     version = graph.published(TRAJECTORIES_STAGE.output(key))
     summary = version.manifest.summary if version is not None else {}

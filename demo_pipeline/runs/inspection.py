@@ -316,7 +316,8 @@ def _membership(row: Mapping[str, Any]) -> str:
 def pending_lines(workspace: Workspace, demonstration: str) -> Iterator[str]:
     """Yields lines about outputs that are damaged or not up to date, with the command to run.
 
-    Names no command if the demonstration has no upload or is quarantined.
+    Outputs that are not up to date are left out if the demonstration has no upload or if its upload
+    was rejected.
     """
     graph = Graph(workspace)
     damage = noted_damage(graph, {demonstration})

@@ -52,7 +52,7 @@ class Pool(Generic[_Task, _Answer]):
 
     Attributes:
         begin: `module:function`, called in each worker before its first task. It returns the
-            function that answers tasks. Only workers import the module.
+            function that answers tasks. The forker imports the module; this process does not.
         arguments: the arguments of `begin`.
         workers: the largest number of processes at once.
     """

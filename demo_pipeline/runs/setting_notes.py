@@ -46,7 +46,10 @@ def section_values(settings: Settings, section: Section) -> Values:
 
 
 def noted_settings(store: Store, fingerprint: str) -> Values | None:
-    """Returns the stored values of the settings with this fingerprint; None if there are none."""
+    """Returns the stored values of the settings with this fingerprint.
+
+    Returns None if no values are stored, or if the stored document is damaged.
+    """
     name = f"{_FOLDER}/{fingerprint}.json"
     data = store.get_document(name)
     if not data:

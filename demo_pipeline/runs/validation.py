@@ -205,9 +205,12 @@ def recognise(path: Path) -> str | None:
     """Returns the name of the format of a path; None if no format fits.
 
     A folder is compared with each format. The format's score is the share of its files that exist
-    in the folder, and the highest score wins. A JSON Lines file is recognised by the keys of its
-    first line, and any other file by its suffix. Returns None for a file that is only one of
-    several files of a format, because the whole folder must be validated.
+    in the folder, and the highest score wins. A single file of a `decisive` format outweighs any
+    score. If all scores are 0, the function `recognises` of each format is called.
+
+    A JSON Lines file is recognised by the keys of its first line, and any other file by its suffix.
+    The suffix is not enough for a file that is only one of several files of a format, because the
+    whole folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)

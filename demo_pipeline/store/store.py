@@ -204,7 +204,7 @@ class Store:
     def versions(self, within: str = "") -> Iterator[tuple[str, Version | None]]:
         """Yields each version in the store as a pair of the output's name and the version.
 
-        The version is None if its manifest is missing or damaged.
+        The version is None if its manifest is missing or damaged, or names another output.
 
         Args:
             within: an output, or a folder of outputs; empty for all outputs.

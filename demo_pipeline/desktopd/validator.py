@@ -234,7 +234,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
 
 
 def _read_nodes(root: Any) -> tuple[Nodes, _Faults]:
-    """Returns the valid nodes, and the faults of all other nodes; works for trees of any depth."""
+    """Returns the valid nodes, and the faults of all other nodes. The tree may have any depth."""
     nodes = dict[str, TreeNode]()
     faults = list[tuple[str, str]]()
     pending = [root]

@@ -54,8 +54,8 @@ class PythonProgram:
     def calls(self) -> Iterator[ast.Call]:
         """Yields the calls in order of execution.
 
-        Until the next call is requested, `value` uses the values that the variables have at this
-        call.
+        While a call is the latest that was yielded, `value` reads the variables as they are when
+        the program executes this call.
 
         Raises:
             UnreadCodeError: the program contains a statement that is not allowed, or executes too

@@ -398,7 +398,7 @@ class Keyboard:
 
 @cache
 def _varying(layout: KeyboardLayout, platform: str) -> frozenset[str]:
-    """Returns the characters of a layout whose keys type something else in another layout.
+    """Returns characters of a layout: those whose key types something else in another layout.
 
     `fr` and `ru` are not compared, because even their letters differ.
     """

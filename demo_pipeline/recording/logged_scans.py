@@ -168,7 +168,7 @@ class RawScan(msgspec.Struct):
     queries: _HitTestQueries | None = None
 
     def flatten(self) -> _FlatTree:
-        """Returns the nodes of the tree in document order; works at any depth of the tree."""
+        """Returns the nodes of the tree in document order. The tree may have any depth."""
         flat = _FlatTree([], [], [])
         levels = [iter(_listed(self.tree))]
         parents = [-1]

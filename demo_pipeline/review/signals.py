@@ -51,7 +51,7 @@ PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
-ALONE_S = 3.0  # seconds; a later screen change is no response to the action
+ALONE_S = 3.0  # seconds after an action; a later screen change is not its effect
 # Below this time, in seconds, a wait has the signal `short_wait`. Pauses become waits from 2 s
 # (`ActionSettings.pause_ms`).
 NEAR_PAUSE_S = 2.5

@@ -89,7 +89,7 @@ class Clock:
         return (self.elapsed_ms(event_ms) - self.origin_ms) / 1000 * self.rate
 
     def elapsed_ms(self, event_ms: float) -> float:
-        """Returns the epoch ms that the recorder's clock would show if nobody had set it."""
+        """Returns the event time corrected by the shift that holds then, epoch milliseconds."""
         shift_ms = 0.0
         for shift in self.shifts:
             if event_ms >= shift.from_ms:

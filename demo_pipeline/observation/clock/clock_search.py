@@ -51,8 +51,8 @@ LONGEST_PART_S = 10.0  # seconds of video decoded for a part with typing
 LONGEST_PART_FRAMES = 300
 
 STRETCH_S = 10.0  # seconds of video in a stretch
-# The clock is not checked before the busiest stretch. Therefore this stretch must start at most
-# 20 s after the first movement, and before a sixth of the remaining video is over.
+# The busiest stretch starts within 20 s after the first movement, and within the first sixth of the
+# video after this movement. The limits are low, because the clock is unchecked before the stretch.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
 BUSY_MOVES = 36  # minimum moves between its frames; three times the minimum for finding a lag

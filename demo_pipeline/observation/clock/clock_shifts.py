@@ -45,7 +45,7 @@ class InputTimes:
         return InputTimes(track, self.keys[(self.keys >= from_ms) & (self.keys < until_ms)])
 
     def shifted(self, shifts: Sequence[ClockShift]) -> "InputTimes":
-        """Returns the inputs at the times that the clock would show if nobody had set it.
+        """Returns the inputs with their times corrected by `shifts`.
 
         Inputs whose shift is unknown are left out.
         """

@@ -141,7 +141,7 @@ UNKNOWN_COST = 0.6
 # Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# A redraw less than half as large as the largest redraw is not the change of resolution.
+# The redraw at a change of resolution is at least half as large as the largest redraw.
 COMPARABLE = 0.5
 # Minimum share of the moves that a canvas must explain. Measured: right scales explained 0.65 to
 # 0.94 of the moves; a scale that was 4 % off explained half of them.

@@ -54,7 +54,7 @@ class ChangeMap:
         self._none = np.packbits(np.zeros(0, bool))
 
     def __len__(self) -> int:
-        """Number of comparisons, each of a frame with the frame before."""
+        """Number of comparisons. A comparison is between a frame and the frame before it."""
         return len(self._packed)
 
     def add(self, frame: Frame) -> None:

@@ -29,8 +29,8 @@ class FrameFallback:
         requests: all requests that will be answered, in order.
 
     Attributes:
-        frames: an observer that keeps the last frame before the limit, but only for pauses and for
-            requests whose decoded span may have no frame before the limit.
+        frames: an observer that keeps the last frame before the limit of some requests: those of
+            pauses, and those whose decoded span may begin after this frame.
     """
 
     def __init__(self, video: RecordedVideo, requests: Sequence[FrameRequest]) -> None:

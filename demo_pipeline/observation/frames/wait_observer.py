@@ -47,8 +47,8 @@ LONGEST_S = 120.0  # seconds after an action; later changes are not observed
 SAMPLE_S = 0.25  # seconds between two compared frames; a person's reaction takes longer
 PLACE_PX = 24  # video pixels around a press, enough to include letters of the clicked element
 RESTING_PX = 1.0  # maximum movement of a resting pointer, video pixels
-# Side of the square whose median is the background, in samples of 4 x 4 pixels. Lines of text
-# cover less than half of such a square.
+# The background is the median of a square with this side, in samples of 4 x 4 pixels. Lines of
+# text cover less than half of such a square.
 GROUND_SAMPLES = 9
 # Minimum brightness difference between neighbouring samples of content, in levels (0 to 255). The
 # pale shapes of a skeleton screen differ less from their surroundings.

@@ -5,6 +5,7 @@ clone has only these packages. Other pages use the packages of this environment.
 `python -m demo_pipeline_tests.doors PAGE …` runs only the commands of the named pages.
 """
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,17 +21,22 @@ from demo_pipeline_tests.doors.situations import situation
 
 THIS = "make doors"  # not run, because it would start this command again
 SUITE = "make test"  # the whole suite runs only once, for the first page with this command
-LONG = ShellLine("tests of minutes", ".venv/bin/python -m pytest -m minutes")
+LONG = (
+    ShellLine("tests of minutes", "make setup-dev"),
+    ShellLine("tests of minutes", ".venv/bin/python -m pytest -m minutes"),
+)
 
 
 def main(pages: Sequence[str]) -> int:
     """Runs the commands of pages, and returns the number of failed ones as exit code."""
+    # In the background of a shell, SIGINT is ignored, and servers would not end by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     lines = []
     for page in PAGES:
         marked = [line for line in lines_of(page) if line.when == "minutes"]
         lines += [line for line in marked if not line.text.startswith(THIS)]
     suites = [line for line in lines if line.text.startswith(SUITE)]
-    lines = [line for line in [*lines, LONG] if line not in suites[1:]]
+    lines = [line for line in [*LONG, *lines] if line not in suites[1:]]
     if pages:
         lines = [line for line in lines if line.page in pages]
     failed = 0

@@ -162,9 +162,9 @@ class _Finder:
         """Returns the end of a block of late lines, or `position` if the clock was set back.
 
         The block begins at `position` and ends before the first line whose time is at least as late
-        as all times before `position`. The block counts as late only if the key lines and all
-        other lines are each in order, or if no line before the block has a time within the block's
-        range of times.
+        as all times before `position`. The block counts as late only if the lines of key
+        events and all other lines are each in order, or if no line before the block has a time
+        within the block's range of times.
 
         Args:
             part_start: position of the first line after the previous clock step. Earlier lines are
@@ -205,7 +205,7 @@ class _Finder:
     def _is_other_hook(self, part_start: int, position: int, end: int) -> bool:
         """Returns whether late lines may come from a second hook.
 
-        This is possible if the key lines and all other lines are each in order.
+        This is possible if the lines of key events and all other lines are each in order.
         """
         latest: dict[bool, int] = {}
         for number, item in enumerate(self.inputs[part_start:end], part_start):
@@ -290,7 +290,8 @@ class _Finder:
     def _goes_on(self, position: int) -> bool:
         """Returns whether an action continues across the clock step before the line at `position`.
 
-        If so, the pointer moves evenly across the step, or a button or key is held.
+        An action continues if the pointer moves evenly across the step, or if a button or key is
+        held across it.
         """
         held: dict[str, bool] = {}
         for item in self.inputs[max(0, position - _WINDOW) : position]:
@@ -316,8 +317,9 @@ def moved_events(
 ) -> Iterator[Event | Rejected]:
     """Yields the events of a log with corrected times, and rejected lines unchanged.
 
-    A scan may have begun before a clock step although its line comes after the step. Such a scan
-    gets the correction before or after the step, whichever brings it closer to the last input.
+    A scan may have begun before a clock step although its line comes after the step. The scan
+    gets the correction from before the step if the correction from after the step would put it more
+    than `_SCAN_MS` from the last input, and the earlier correction puts it closer.
     """
     moved_ms = 0
     previous_moved_ms = 0

@@ -246,7 +246,7 @@ def check_order(folder: Path) -> list[Problem]:
     return problems
 
 
-# The column that is never null in rows of each event type.
+# Maps event types to the column that is never null in their rows.
 _NEEDED_COLUMN = {
     MOUSEMOVE: "x",
     MOUSEWHEEL: "delta",

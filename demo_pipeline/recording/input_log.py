@@ -126,9 +126,9 @@ def scan_fault(scan: Any) -> str:
 
 
 def _tree_fault(root: Any, where: str) -> str:
-    """Describes the first fault of an accessibility tree of any depth, or returns an empty string.
+    """Describes the first fault of an accessibility tree, or returns an empty string.
 
-    The description numbers the nodes in document order.
+    The tree may have any depth. The description numbers the nodes in document order.
     """
     pending = [root]
     number = 0

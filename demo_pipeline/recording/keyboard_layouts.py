@@ -244,15 +244,16 @@ _JOINED_ON_WINDOWS = {
 }
 _QUOTES = frozenset("'\"")  # accents whose keys are dead keys only on US-International keyboards
 _CEDILLAS = {"c": "ç", "C": "Ç"}  # characters that letters type after the dead apostrophe
-_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # maps an accent to the character typed with Space
-_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # maps an accent to the character of a double press
+_SPACING_ON_LINUX = {"´": "'", "¨": '"'}  # maps an accent to what its dead key and Space type
+_TWICE_ON_LINUX = {"'": "´", '"': "¨"}  # maps an accent to what pressing its dead key twice types
 
 
 def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that is typed by a dead key followed by another key.
 
-    The text is a letter with an accent, or the accent followed by the character. On Linux, the text
-    is unknown, and the result empty, in two cases:
+    The text is a letter with an accent, the accent alone if the other key is Space, or the accent
+    followed by the character. On Linux, pressing a dead key twice types the accent alone, too.
+    In two other cases, the text is unknown on Linux, and the result is empty:
 
     - The accent and the character do not combine. The text then depends on the GUI toolkit.
     - An apostrophe precedes a c. The text then depends on the locale.

@@ -108,7 +108,7 @@ RAW_RECORDINGS_STAGE: Stage[RecordingInputs] = Stage(
 
 
 def _check_tables(inputs: RecordingInputs, out: Path) -> list[Problem]:
-    """Checks files, tables and lines, and then row order together with values.
+    """Checks the files, then the tables, then the lines, and finally both row order and values.
 
     If one of these checks finds problems, the later checks are skipped.
     """

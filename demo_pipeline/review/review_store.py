@@ -490,9 +490,9 @@ def forget_demonstration(
 ) -> tuple[list[str], list[str], int]:
     """Removes every version of a demonstration from a store, and every dataset that contains it.
 
-    The files are removed at once, so a process that reads an old version gets an error. Datasets
-    are removed first, because the demonstration's outputs are needed to find them. After a crash,
-    the call can be repeated.
+    The files are removed immediately, so a process that reads an old version gets an error.
+    Datasets are removed first, because the demonstration's outputs are needed to find them. After a
+    crash, the call can be repeated.
 
     Args:
         stages: names of the stages whose outputs each contain a single demonstration.
@@ -534,7 +534,8 @@ def _holds(version: Version | None, sources: Collection[str], demonstration: str
         version: the dataset's version, or None if its manifest cannot be read. The result is then
             True.
         sources: the id of the demonstration, and the names of stages whose datasets contain the
-            demonstration. A dataset contains the demonstration if it was built from any of them.
+            demonstration. A dataset contains the demonstration if it was built from one of these
+            sources.
         demonstration: the id of the demonstration. A dataset also contains the demonstration if it
             links to one of the demonstration's outputs.
     """

@@ -51,9 +51,9 @@ PACE = (0.7, 25.0)
 PACED_CHARACTERS = 10  # the pace of texts with fewer characters is not judged
 AGAIN_S = 2.0  # maximum time between an action and its repetition, seconds
 AGAIN_PX = 8.0  # maximum distance between a click and its repetition, screenshot pixels
-ALONE_S = 3.0  # seconds after an action; a later screen change is not its effect
-# Below this time, in seconds, a wait has the signal `short_wait`. Pauses become waits from 2 s
-# (`ActionSettings.pause_ms`).
+ALONE_S = 3.0  # a screen change more than 3 s after an action is not the action's effect
+# Below this time, in seconds, a wait has the signal `short_wait`. Only pauses of at least 2 s
+# become waits (`ActionSettings.pause_ms`).
 NEAR_PAUSE_S = 2.5
 # At least three successive pointing steps have the signal `frozen` if their screenshots are the
 # same, although the pointer moves more than `FROZEN_MOVE_PX` screenshot pixels between them.
@@ -368,7 +368,7 @@ def _timing(facts: Facts, place: int, values: dict[str, Any]) -> Iterator[str]:
     values["idle_s"] = max(0.0, idle_s)
     if idle_s > IDLE_S and not hidden:
         yield "hesitation"
-    # No logged input explains a screen change later than `ALONE_S` after the previous action.
+    # No logged input explains a screen change more than `ALONE_S` after the previous action.
     frame_ms = step.action.press_ms - (step.row["lead_ms"] or 0.0)
     response_end_ms = before.action.end_ms + ALONE_S * 1000
     if any(response_end_ms < change_ms <= frame_ms for change_ms in facts.changes_ms):

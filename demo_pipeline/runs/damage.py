@@ -128,7 +128,7 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
 
 
 def _demonstration(output: str) -> str | None:
-    """Returns the demonstration of an output, or None for a dataset or another common output."""
+    """Returns the demonstration of an output, or None for a dataset or another shared output."""
     folder, _, key = output.partition("/")
     return key if folder in _STAGES and key else None
 

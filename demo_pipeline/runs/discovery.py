@@ -235,7 +235,7 @@ def is_settled(
     quarantined: bool = True,
     graph: Graph | None = None,
 ) -> bool:
-    """Returns whether the store has every output of the current upload, or a quarantine record.
+    """Returns whether the store has every output, or a quarantine record, of the current upload.
 
     Args:
         quarantined: whether a quarantine record counts. If False, no record is read.

@@ -25,7 +25,7 @@ RETRY_SECONDS = (5, 20, 80)
 # failed. The pause is doubled after each further failed run.
 FIRST_PAUSE_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 1800.0
-_DOUBLINGS = 10  # prevents an overflow; five doublings already exceed the longest pause
+_DOUBLINGS = 10  # maximum, to prevent an overflow; five doublings already exceed the longest pause
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
 # SQLite errors that count as transient. The last two mean that the database file is damaged. They

@@ -207,7 +207,8 @@ def _output_files(workspace: Workspace) -> Finding:
     """Examines whether committed outputs are undamaged.
 
     Compares the sizes of all files with the manifests, unless the store is a bucket. In any store,
-    compares every byte of the demonstrations that the last build of datasets left out as damaged.
+    compares every byte of the outputs of demonstrations that a published dataset left out because
+    of damage.
     """
     if not workspace.store.outputs():
         return healthy("files", "there are no outputs yet", damaged=0)

@@ -105,14 +105,14 @@ def _is_unfinished(database: Path) -> bool:
         with closing(sqlite3.connect(database, timeout=10)) as connection:
             query = "SELECT name FROM sqlite_master WHERE type = 'table'"
             tables = [name for (name,) in connection.execute(query)]
-            counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - names of its own tables
+            counts = [connection.execute(f'SELECT 1 FROM "{t}" LIMIT 1') for t in tables]  # noqa: S608 - the database's own table names
             return not any(rows.fetchone() for rows in counts)
     except sqlite3.Error:  # a damaged database; opening the instance reports it
         return False
 
 
 def ask_instance(instance: dg.DagsterInstance) -> Sequence[Any]:
-    """Reads from every database that a run needs, as a test; returns the states of the sensors."""
+    """Tests every database that a run needs by reading from it; returns the sensors' states."""
     instance.get_run_ids(limit=1)
     instance.get_dynamic_partitions(PARTITIONS_NAME)
     return [

@@ -110,7 +110,10 @@ def _run(
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[Failure]:
-    """Yields the failure of each step. A failure that this package did not raise is a defect."""
+    """Yields the failure of each failed step.
+
+    A failure that this package did not raise counts as a defect.
+    """
     for event in result.get_step_failure_events():
         step = event.step_key or ""
         failure = event.step_failure_data.user_failure_data

@@ -131,7 +131,7 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 def bench_truth(step: TrueStep) -> list[BenchAction]:
     """Converts the person's action to AgentNetBench's actions.
 
-    If the first action has a position and the target is known, the target's box is added to it.
+    If the first action has a position and the target is known, this action gets the target's box.
     """
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:
@@ -249,7 +249,7 @@ def _action_score(name: str, truth: BenchAction, value: Any, *, revised: bool) -
 
 
 def _text_score(true_text: str, given_text: str) -> float:
-    """Scores a text by its similarity, 0 to 1; white space at both ends is ignored."""
+    """Scores a text by its similarity, 0 to 1; ignores case, and white space at both ends."""
     true_text = true_text.lower().strip()
     given_text = given_text.lower().strip()
     longest = max(len(true_text), len(given_text))
@@ -429,7 +429,7 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
 
 
 def normalised_text(text: str) -> str:
-    """Normalises a text to Unicode NFC and to line feeds, and removes a final line feed."""
+    """Normalises a text to Unicode NFC and its line ends to LF, and removes a final line feed."""
     with_line_feeds = text.replace("\r\n", "\n").replace("\r", "\n")
     return unicodedata.normalize("NFC", with_line_feeds).removesuffix("\n")
 

@@ -413,10 +413,12 @@ _FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     """Decodes an answer in AgentNet's format; see `answers.AnswerDecoder`.
 
-    The code is the text below the heading `## Code`, or the first code fence there. Without this
-    heading, it is the text in the last code fence, and without a code fence, it is the whole
-    answer. A scroll without a position, a drag without a start, and a pointer move become
-    `ForeignAction` objects.
+    If there is a heading `## Code`, the code is the text in the first code fence below the heading,
+    or all text below it if there is no code fence. Without the heading, the code is the text in the
+    last code fence, or the whole answer if there is no code fence.
+
+    A scroll without a position, a drag without a start, and a pointer move become `ForeignAction`
+    objects.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.

@@ -205,7 +205,7 @@ def _is_same_file(path: str, other: str) -> bool:
     other_status = os.stat(other)  # noqa: PTH116
     if (status.st_ino, status.st_dev) == (other_status.st_ino, other_status.st_dev):
         return True
-    filecmp.clear_cache()  # the cache misses changes within the resolution of file times
+    filecmp.clear_cache()  # its cache overlooks changes within the resolution of file times
     return filecmp.cmp(path, other, shallow=False)
 
 

@@ -214,8 +214,8 @@ def record_drafts(source: Source, *, absolute: bool = False) -> Iterator[RecordD
     """Yields a record for each step, then the record that ends the task on the final screenshot.
 
     A step without a record is yielded as `Excluded` with a reason in `DRAFT_EXCLUSIONS`. The last
-    record is left out if a hidden action follows the last step, or if the video ends before the
-    last action ends.
+    record is also left out if a hidden action follows the last step, or if the video ends before
+    the last action ends.
 
     Args:
         absolute: whether coordinates are pixels of the screenshot as the model resizes it (see

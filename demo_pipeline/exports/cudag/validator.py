@@ -146,7 +146,7 @@ class _Validation:
         self._ours = False  # whether this pipeline wrote the dataset
         # Maps a kind of value, such as "id", and a value to the first record with this value.
         self._first: dict[tuple[str, str | bytes], _RecordPlace] = {}
-        # Maps the SHA-256 of each image in several splits to two records of different splits.
+        # Maps the SHA-256 of an image to two records of different splits that have this image.
         self._shared: dict[str, tuple[_RecordPlace, _RecordPlace]] = {}
         # Maps the hash of each line of train, val and held_out to the record id in the line.
         self._lines: dict[bytes, object] = {}
@@ -205,7 +205,7 @@ class _Validation:
         return value
 
     def _each_line(self, file: str) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yields number, content and hash of each non-blank line; none if the file is missing."""
+        """Yields number, bytes and hash of each non-blank line; nothing if the file is missing."""
         if _is_kind(self.root / file, "file"):
             with (self.root / file).open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
@@ -386,7 +386,7 @@ class _Validation:
         """Yields the faults of the split report.
 
         The faults are:
-        - The split of a trajectory in the report differs from the split of its records.
+        - The report does not list a trajectory in the split of its records.
         - A task group is in two splits.
         - A split with a ratio above 0 has no records, although the report lists task groups.
         """

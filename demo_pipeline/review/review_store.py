@@ -358,12 +358,12 @@ def _decision_of(line: str | dict[str, str], file: str) -> Decision:
 
 
 def judged_decisions(store: Store, ids: Collection[str]) -> Iterator[tuple[Decision, str]]:
-    """Yields each decision about the published trajectories with its state.
+    """Yields each decision and its state for the published version of the trajectory.
 
     The states are:
 
     - `holds`: the decision applies.
-    - `replaced`: a later decision of the same kind about the same step applies instead.
+    - `replaced`: a later decision applies instead, as defined by `Judgement.replaced`.
     - `stale`: the judged steps have changed.
     - `undone`: another decision took the decision back.
     - `undo`: the decision takes back another decision.

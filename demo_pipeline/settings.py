@@ -486,10 +486,10 @@ class TrajectorySettings(Section):
         "max_leak_rate": 0.25,
         "keep_doubtful_text": False,
     }
-    # Limits above which the check `leak_rate` warns: shares of the pointing actions that have a
-    # leak, a screenshot that already shows the pointer at the target. The first limit is for leaks
-    # that an earlier frame would avoid, the second for all leaks. In the sample recordings, the
-    # shares are 0 and 0.07.
+    # Limits above which the check `leak_rate` warns, as shares of the pointing actions. A leak is a
+    # screenshot that already shows the pointer at the target. The first limit is for leaks that an
+    # earlier frame would avoid, the second for all leaks. In the sample recordings, the shares are
+    # 0 and 0.07.
     max_avoidable_leak_rate: ClassVar[float] = 0.02
     max_leak_rate: ClassVar[float] = 0.25
 

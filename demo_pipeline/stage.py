@@ -16,7 +16,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Section, Settings
 
 Summary = Mapping[str, Any]
-RECORDS = "records"  # the stage whose outputs datasets are built from
+RECORDS = "records"  # the stage from whose outputs the datasets are built
 # Names of Dagster's jobs.
 DEMONSTRATION_JOB = "process_demonstration"
 DATASETS_JOB = "build_datasets"
@@ -29,8 +29,8 @@ class Inputs:
     """The inputs of a build or a check.
 
     Attributes:
-        folders: maps each input that was built to the folder with its content. The keys are names
-            of stages if the output belongs to a demonstration, or names of outputs for a dataset.
+        folders: maps each input that was built to the folder with its content. The keys are stage
+            names for an output of a demonstration, and output names for a dataset.
         source: the value of the stage's `SourceInput`; None if the stage has none.
     """
 
@@ -99,8 +99,8 @@ class ValidatedFormat:
         files: the names of the files in a folder of this format.
         validate: returns the problems of a file or folder.
         decisive: whether a single file of `files` identifies the format.
-        recognises: returns whether a folder has this format. Called only for a folder without any
-            file that a format lists in `files`. May be None.
+        recognises: returns whether a folder has this format. Called only if the folder contains no
+            file that any format lists in `files`. May be None.
         file_suffix: the suffix of single files of this format. Empty if no suffix identifies
             the format.
         line_key: a key that only JSON Lines files of this format have. Empty if no key identifies
@@ -202,8 +202,8 @@ class TrainingExport(Generic[AnyInputs]):
     Attributes:
         stage: its stage, built only if `datasets.exports` contains `name`.
         name: its name in `datasets.exports` and `demo-pipeline validate --kind`.
-        kept: the name of the file with the export's records of one demonstration. The dataset is
-            assembled from these files. Empty if the export stores no such records.
+        kept: the name of the file that stores the export's records of one demonstration. The
+            dataset is assembled from these files. Empty if the export stores no such records.
         validated_as: how `demo-pipeline validate` recognises and validates the output.
         hub_tables: the `HubTable`s in the layout for the Hugging Face Hub.
         views: the `View`s over the output's Parquet files, for `demo-pipeline stats`.

@@ -76,7 +76,7 @@ class Pool(Generic[_Task, _Answer]):
         """Returns the answer to a single task.
 
         Raises:
-            WorkersError: three workers died on the task.
+            WorkersError: three workers died on the task, or the forker has ended.
             InstanceError, TransientError: see `process`.
         """
         for _, answer in self.process([task]):

@@ -27,9 +27,10 @@ def lock_folder(home: Path) -> Path:
 
 @contextmanager
 def held(folder: Path, run_id: str, demonstration: str) -> Iterator[None]:
-    """Locks the file of a run during the block, and removes it afterwards.
+    """Locks the file of a run during the block, and then removes it.
 
-    A nested call for the same run does nothing. If the process is killed, the file remains.
+    A nested call for the same run does nothing. If the block raises an error or the process is
+    killed, the file remains.
     """
     if run_id in _held_here:
         yield

@@ -17,7 +17,7 @@ from demo_pipeline.store.store import Store
 
 _FOLDER = "settings"
 _LOG = logging.getLogger(__package__)
-# Pairs (URL of a store, fingerprint of settings) that this process has stored.
+# Pairs (URL of a store, fingerprint of settings) that `note_settings` has already handled.
 _noted: set[tuple[str, str]] = set()
 Values = Mapping[str, Any]
 """A dictionary from the names of settings, `<section>.<name>`, to their values."""

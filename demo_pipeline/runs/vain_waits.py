@@ -17,7 +17,8 @@ class VainWaits:
     cause: a full disk, for example, may still have room for small files.
 
     Processes that are forked later share the memory. The memory has no lock, because a process that
-    is killed could never release it. If two processes write at the same moment, an entry is lost.
+    is killed could never release it. If two processes write at the same moment, an entry may be
+    lost.
     """
 
     def __init__(self) -> None:

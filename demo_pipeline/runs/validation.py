@@ -46,7 +46,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
 
     A problem is an error if the pipeline would quarantine the recording because of it before
     decoding the video. Such an error has the pipeline's error code. Rejected lines of the log, and
-    timestamps in another unit, are errors, too.
+    timestamps that are not in milliseconds, are errors, too.
     """
     problems: list[Problem] = []
     try:
@@ -209,8 +209,8 @@ def recognise(path: Path) -> str | None:
     score. If all scores are 0, the function `recognises` of each format is called.
 
     A JSON Lines file is recognised by the keys of its first line, and any other file by its suffix.
-    The suffix is not enough for a file that is only one of several files of a format, because the
-    whole folder must be validated.
+    A file that is only one of several files of a format is not recognised by its suffix, because
+    the whole folder must be validated.
     """
     if path.is_file():
         return _recognise_file(path)

@@ -418,8 +418,8 @@ class Folder:
     def linked(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads; None if the link is wrong.
 
-        A link is wrong if it does not lead to the version in the manifest. It is also wrong if this
-        version was removed, or was published again in another folder.
+        A link is wrong if it does not lead to the version that the manifest names. It is also wrong
+        if that version was removed, or was published again in another folder.
 
         Args:
             path: the path of the link inside `version`.
@@ -436,7 +436,7 @@ class Folder:
     def leads_to(self, version: Version, path: str, link: LinkEntry) -> str | None:
         """Returns the path of the version to which a link leads, even if the version was removed.
 
-        Returns None if the link does not lead to the version in the manifest.
+        Returns None if the link does not lead to the version that the manifest names.
         """
         place = self._target(f"{self.content(version.path)}/{path}", link.output)
         if place is None or place[:VERSION_LENGTH] != link.version:

@@ -24,7 +24,7 @@ class KnownDemonstration(
         task: the recorded task. If the task changes, group and split are forgotten.
         group, split: the task group and the split. Empty if no dataset contains the demonstration.
         files: the SHA-256 of the video and of the log.
-        content: the content fingerprint of the trajectory when `files` was computed.
+        content: the content fingerprint that the trajectory had when `files` was computed.
         duplicate_of: the id of an older demonstration with the same video or log, or empty.
     """
 

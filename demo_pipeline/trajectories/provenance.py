@@ -588,8 +588,9 @@ class HiddenReason(StrEnum):
     - `unknown_time`: the recorder's clock changed, and the video does not show the action's time.
     - `unclear_scroll`: the unit of the wheel's deltas is unknown, or the only scroll visible in the
       video contradicts the direction that the unit and the platform imply.
-    - `private`: keys were pressed while the screen was dark or locked. A single row stands for
-      all keys up to the next step.
+    - `private`: the action happened while the screen was locked, or keys were pressed while the
+      screen was dark. Successive private actions share a row, unless a step or another hidden
+      action lies between them.
     """
 
     OFF_SCREEN = "off_screen"

@@ -46,7 +46,7 @@ class ShownScreen:
     scale: float = 1.0
 
     def covered(self) -> _Cells:
-        """Returns the cells that the pointer covers."""
+        """Returns the cells that the pointer may cover."""
         cells = np.zeros(self.facts.cells.shape, bool)
         from_left, from_top, to_right, to_bottom = _POINTER
         for x, y in self.pointers:
@@ -120,8 +120,8 @@ def _shows_no_change(before: ShownScreen | None, after: ShownScreen | None, cell
 def steps_taken_back(steps: Sequence[Step]) -> Mapping[int, int]:
     """Returns a dictionary from the index of each undone step to the index of the undoing step.
 
-    Ctrl+Z undoes the previous step that is not a wait, if it is an edit. Escape undoes the opening
-    of a menu if only arrow keys were pressed in between.
+    Waits are ignored. Ctrl+Z or Command+Z undoes the previous step if that step is an edit. Escape
+    undoes the opening of a menu if only arrow keys were pressed in between.
     """
     taken_back: dict[int, int] = {}
     acted: list[Step] = []

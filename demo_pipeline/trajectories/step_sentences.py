@@ -124,7 +124,7 @@ _TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
 _TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
 # Roles of elements that certainly move when they are dragged.
 _MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
-# Maps the role of an element to the container that scrolls if the pointer is over the element.
+# Maps the role of the element under the pointer to words for the container that the wheel scrolls.
 _HOLDERS = {
     Role.LISTITEM: "the list",
     Role.TREEITEM: "the tree",

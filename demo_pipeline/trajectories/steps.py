@@ -244,7 +244,8 @@ class _StepsBuilder:
     def _hide_private(self, action: Action) -> None:
         """Hides an action that was done while the screen was dark or locked.
 
-        All such actions up to the next step share a row.
+        Successive private actions share a row, unless a step or another hidden action lies between
+        them.
         """
         last = self.hidden[-1] if self.hidden else None
         is_listed = (

@@ -55,7 +55,9 @@ STRETCH_S = 10.0  # seconds of video in a stretch
 # video after this movement. The limits are low, because the clock is unchecked before the stretch.
 BUSY_S = 20.0
 BUSY_SHARE = 1 / 6
-BUSY_MOVES = 36  # minimum moves between its frames; three times the minimum for finding a lag
+# Minimum number of moves between the frames of the busiest stretch; three times the minimum for
+# finding a lag.
+BUSY_MOVES = 36
 MAX_OFFSET_S = 3.5  # seconds searched around meta.timestamp; recorders are off by 0.5 to 2.5
 MAX_STRETCHES = 32  # the search gives up after 32 stretches, even in a long video
 MIN_STRETCHES = 6  # the search does not give up before 6 stretches, even in a short video

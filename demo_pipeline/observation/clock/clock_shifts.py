@@ -23,7 +23,8 @@ MAX_WINDOWS = 3  # only the three windows with the most input are tried
 MIN_INPUTS = 12  # minimum number of positions and keys in a window
 MOST_MS = 60_000.0  # shifts up to one minute above the smallest possible shift are tried
 LEAST_MS = 2_000.0  # minimum range of lags tried in each direction, so that one lag can stand out
-# Shifts up to 50 ms beyond the limits are tried, because lines may be written late.
+# Shifts up to 50 ms beyond the limits are tried, because lines may be written late. The uncertainty
+# of a clock that comes only from meta.json is added.
 SLACK_MS = 50.0
 
 
@@ -74,8 +75,8 @@ def find_shifts(
 ) -> Clock:
     """Returns the clock with a shift for each step.
 
-    The uncertainty of the result is that of the least certain shift. A step back to an earlier
-    offset reuses the shift that was measured for this offset.
+    The result has the largest uncertainty of the clocks before and after the steps. A step back to
+    an earlier offset reuses the shift that was measured for this offset.
 
     If `clock` comes only from meta.json, and the video shows the events after a step, these
     events define the clock. The video times of the events before the first step are then unknown.

@@ -74,9 +74,9 @@ def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
 def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
     """Returns the desktops that were as large as the recorded screen at the time of their scan.
 
-    If no desktop has the size of `base`, the canvas at the start of the recording, the result is
-    empty, because the desktops may span several displays. Desktops that are only wider or only
-    taller than `base` are left out, because they may include a second display.
+    `base` is the canvas at the start of the recording. If no desktop has the size of `base`, the
+    result is empty, because the desktops may span several displays. Desktops that are only wider or
+    only taller than `base` are left out, because they may include a second display.
     """
     all_desktops = list(desktops)
     width, height = base.event_size
@@ -141,7 +141,8 @@ UNKNOWN_COST = 0.6
 # Minimum share of all cells that a change to an unknown scale redraws. Most windows and all menus
 # redraw less.
 WHOLE_SHARE = 0.25
-# The redraw at a change of resolution is at least half as large as the largest redraw.
+# Among the redraws that may be the change of resolution, those that are less than half as large as
+# the largest one are ignored.
 COMPARABLE = 0.5
 # Minimum share of the moves that a canvas must explain. Measured: right scales explained 0.65 to
 # 0.94 of the moves; a scale that was 4 % off explained half of them.

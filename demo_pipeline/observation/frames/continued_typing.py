@@ -34,11 +34,12 @@ FLOWING_S = 0.2  # seconds; pauses of a program that is writing output are short
 ROW_GAP = 9
 # Minimum number of samples that differ in a changed pixel row. A text cursor changes fewer.
 DIFFERENT_SAMPLES = 2
-# The content only scrolled if at least this share of its rows that both screens show is the same.
-# When new lines replaced lines that differed only in their digits, the share was 0.35.
+# Of the rows that both screens show, only those with content are compared. At least 80 % of these
+# rows must be the same for the content to count as scrolled. When new lines replaced lines that
+# differed only in their digits, the share was 0.35.
 KEPT_SHARE = 0.8
-# Maximum number of columns that are compared, selected evenly from the changed columns. Only every
-# 4th column of the frame is used. A line of text covers at least 100 of the used columns.
+# Maximum number of columns that are compared, selected evenly from the changed columns. Columns are
+# 4 pixels apart, and a line of text covers at least 100 of them.
 MOST_COLUMNS = 96
 # Minimum share of the later screen's rows with content that overlap with the earlier screen. With a
 # smaller overlap, the content does not count as scrolled.

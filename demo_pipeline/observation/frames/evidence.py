@@ -104,7 +104,7 @@ class _TypedEvidence(_Frozen):
 
 
 class TreeScale(_Frozen):
-    """The units of accessibility trees, valid until the scan of the next `TreeScale`."""
+    """The units of accessibility trees from one scan up to the scan of the next `TreeScale`."""
 
     scan_event: int = Field(
         description="1-based line number in the log of the first scan with these units"

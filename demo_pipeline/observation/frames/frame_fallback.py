@@ -14,8 +14,9 @@ from demo_pipeline.observation.frames.video_reader import (
     number_at,
 )
 
-# The newest candidate is too old if it precedes `FrameRequest.limit` by more than MAX_STALE_S and
-# more than MAX_STALE_FRAMES, unless the next frame of the video is later than the limit.
+# The newest candidate is too old if it precedes the frame that a player shows at
+# `FrameRequest.limit` by more than MAX_STALE_S and more than MAX_STALE_FRAMES. If that frame is the
+# last frame of the video, the limit is compared instead of the frame's time.
 MAX_STALE_S = 0.5  # seconds; an estimate, not a measured value
 MAX_STALE_FRAMES = 2  # frame intervals; longer than MAX_STALE_S if the frame rate is low
 
@@ -87,8 +88,8 @@ class FrameFallback:
         """Chooses the nearest frame before the limit of a request.
 
         If the video starts after the limit but before the press, its first frame is chosen. The
-        choice has no frame if the press is after the end of the video, or if the nearest frame is
-        black or did not decode. `latest` is the newest candidate.
+        choice has no frame if the press is too long after the last frame of the video, or if the
+        nearest frame is black or did not decode. `latest` is the newest candidate.
         """
         times = self._video.times
         number = number_at(times, request.limit)

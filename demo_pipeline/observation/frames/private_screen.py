@@ -188,8 +188,8 @@ class PrivateScreen:
     def _lock(self, chord: Action) -> _Lock:
         """Returns the initial state of a lock chord, before its frames are decoded.
 
-        If programs may use the chord for something else on this platform, the lock screen must come
-        before the next action.
+        If programs may use the chord for something else on this platform, a change of the screen
+        after the next action does not count as the lock screen.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)
@@ -226,8 +226,8 @@ class PrivateScreen:
     def _unanswered(self, moments: Sequence[float]) -> list[float]:
         """Returns the times of key presses after which the packets do not show a change.
 
-        If the clock is too uncertain, all times are returned. `moments` are the times of all key
-        presses, video seconds.
+        If the clock is too uncertain, or if no packet can show a change, all times are returned.
+        `moments` are times of key presses, video seconds.
         """
         sizes = self._change_bytes
         if sizes is None or self._uncertainty_s > SURE_S or not (sizes > 0).any():

@@ -32,7 +32,7 @@ from demo_pipeline.observation.frames.video_reader import Frame, Span, number_at
 from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # video pixels; on a higher screen the pointer is drawn larger
-# Share of the screen. A menu may open inside an element that covers more.
+# A menu may open inside an element that covers more than 1 % of the screen.
 ROOMY_ELEMENT_SHARE = 0.01
 # If an element is so large that a menu may open inside it, its highlight covers more than
 # 1 / HIGHLIGHT_PARTS of the element. This is an estimate.
@@ -42,7 +42,7 @@ BEYOND_PX = 8  # video pixels by which a highlight may extend beyond its element
 # the pressed menu item, video pixels. The area can end before the press, because changes under the
 # drawn pointer (48 x 48 pixels) are ignored.
 NEAR_POINTER_PX = 64
-# Share of the screen. In a target that covers more, only changes at the press count as a redraw.
+# In a target that covers more than 5 % of the screen, only changes at the press count as a redraw.
 LARGE_ELEMENT_SHARE = 0.05
 
 

@@ -160,8 +160,8 @@ class ScreenshotWriter:
 def native_image(canvas: Canvas, rgb: Image) -> Image | None:
     """Returns the screen in its own size, without distortion.
 
-    Returns None if the screen has the size of the canvas. `fit_canvas` finds the position of the
-    image on the canvas.
+    Returns None if the screen has the size of the canvas. Exports use `fit_canvas` to find the
+    position of the image on the canvas.
 
     Args:
         rgb: pixels of the frame, (height, width, 3).

@@ -178,8 +178,8 @@ class _Screen:
         """Returns the owner of each open menu, and the area that the menu covers.
 
         The owner is the position of a menu or a combo box. A menu counts as open if some of its
-        items lie outside the owner's box. Except for menu bars, the area is at least as wide as the
-        owner.
+        visible items extend beyond an ancestor. The area is the bounding box of these items. It
+        is widened to the owner's sides if the owner is visible and not a menu bar.
         """
         areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
@@ -229,10 +229,10 @@ class _Screen:
     def _is_behind(self, layer: int, other: int) -> bool:
         """Returns whether a layer is known to be behind another layer.
 
-        On Windows and macOS, the tree lists windows from front to back, except for dialogs and
-        at the top level of a Windows tree, where windows are in the order in which their scans
-        ended. If the tree does not tell the order, a layer without focus is behind a layer with the
-        focus.
+        On Windows and macOS, the tree lists windows from front to back. This order is not used if
+        one of the layers is a dialog, or is at the top level of a Windows tree, where windows are
+        in the order in which their scans ended. If the tree does not tell the order, a layer
+        without focus is behind a layer with the focus.
         """
         nodes = (self.nodes[layer], self.nodes[other])
         has_top_node = any(node.parent <= 0 for node in nodes)
@@ -291,7 +291,8 @@ _CONTROLS = frozenset(
         *("listitem", "treeitem", "tablecell"),
     }
 )
-# Roles of elements that can be selected. The name of a text field may be its content.
+# Roles of elements that can be selected. Text fields are missing, because the name of a text field
+# may be its content.
 _ROLES = _CONTROLS | {"label", "icon", "image", "slider"}
 _PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # roles of parts of controls
 _VAGUE = frozenset({"unknown", "panel"})  # nodes with these roles may look like any control
@@ -377,7 +378,7 @@ class _Chooser:
         return self._shape(position) or self._place(position)
 
     def _is_part(self, position: int) -> bool:
-        """Returns whether a node is a part of a control, with no name or the control's name."""
+        """Returns whether a node is a part of a control, and has no name or the control's name."""
         if self._screen.nodes[position].role not in _PARTS:
             return False
         key = self._keys[position]

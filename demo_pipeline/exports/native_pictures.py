@@ -36,7 +36,7 @@ class NativePicture:
     def at(self, x: float, y: float) -> Pixel:
         """Converts a point on the canvas, or a corner of a box, to native pixels.
 
-        Points in the bars beside the screen become points outside the native screenshot.
+        Points in the bars around the screen become points outside the native screenshot.
         """
         native_x = (x - self._canvas.pad_x) / self.scale
         native_y = (y - self._canvas.pad_y) / self.scale

@@ -490,7 +490,7 @@ def table_problems(
         lines: a JSON Lines file; its own problems are not reported here.
         table: a Parquet file.
         columns: returns the values that the table row for a line must have, by column name.
-        plain: converts a table row to the values that are compared with `columns`.
+        plain: converts a table row to the values that are compared with the result of `columns`.
     """
     file = table.name
     reported = 0

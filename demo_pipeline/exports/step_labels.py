@@ -124,8 +124,8 @@ def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
 
     A demonstration that no other export contains gets the split of its task in other exports. If
     no other export has its task, its hash and application decide the split. A demonstration is
-    left out as `torn_task` if other exports have its task in two splits, or if an application puts
-    its group into the held-out split, but its task is in another split.
+    left out as `torn_task` if other exports have its task in two splits, or if they have its task
+    in train, val or test, although an application of its group is held out.
     """
     selection, splits = plan_splits(trajectories, settings)
     unwanted_ids = _unwanted_ids(trajectories, settings, selection)
@@ -312,9 +312,9 @@ class StepLabelsForm(Form):
         """Returns the parts of a row, corrected if a reviewer rejected the demonstration.
 
         If the reviewer found that the task was not done, the demonstration's label becomes false,
-        and the labels of steps end with the first bad step. If no step is bad, the labels of steps
-        are removed, whatever the reason of the rejection. If the setting `require_review` is
-        `none`, rejections are ignored.
+        and the labels of steps end with the first bad step. After any rejection, the labels of
+        steps are removed if no step is bad. If the setting `require_review` is `none`, rejections
+        are ignored.
         """
         if settings.require_review == "none" or not candidate.source.rejected_for:
             return row.parts

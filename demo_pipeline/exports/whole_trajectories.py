@@ -98,7 +98,8 @@ class Stretch:
         steps: the steps. No action between the first and the last one is left out.
         before: a sentence for each action before the first step.
         final: the screenshot after the last step. It is None if the trajectory continues after the
-            stretch, if the video ends before the last action ends, or if the file is missing.
+            stretch, if the video ends before the last action ends, or if the file is missing or
+            unreadable.
         part: `first_step`, `last_step` and `total_steps`; None if the stretch contains all actions
             of the trajectory.
     """
@@ -110,7 +111,7 @@ class Stretch:
 
     @property
     def whole(self) -> bool:
-        """Whether the stretch has all steps and the final screenshot.
+        """Whether the stretch contains all actions of the trajectory, and has the final screenshot.
 
         Only then may the record contain the outcome of the task.
         """

@@ -44,8 +44,8 @@ _EVENTS = {
 }
 _BUTTONS = ("Left", "Right", "Middle")
 _Event = tuple[float, str, list[Any]]  # microseconds since the start of the segment, kind, fields
-# Minimum pause between the videos of two segments, seconds. A segment whose logged start
-# leaves a shorter pause is moved, because logged starts are exact only to the second.
+# Minimum pause between the videos of two segments, seconds. A segment whose logged start leaves a
+# shorter pause is moved to a later time, because logged starts are exact only to the second.
 _BETWEEN_S = 0.05
 
 
@@ -63,7 +63,7 @@ class _Segments:
 def _find(folder: Path, names: Sequence[str]) -> list[SourceFiles]:
     """Returns the recordings in a folder: one per session, or several if the video size changes.
 
-    Consecutive segments without a video form a separate recording.
+    Consecutive segments without a readable video form a separate recording.
     """
     groups = list[_Segments]()
     for name in sorted(names):

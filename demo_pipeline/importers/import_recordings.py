@@ -116,8 +116,9 @@ def _with_file(path: Path) -> Iterator[tuple[Importer, SourceFiles]]:
 def import_recording(
     importer: Importer, source: SourceFiles, uploads: Path, options: Given
 ) -> ImportOutcome:
-    """Writes a recording as an upload folder, unless it was already imported with the same facts.
+    """Writes a recording as an upload folder.
 
+    Nothing is written if the same source files were already imported with the same stated facts.
     If the recording cannot be read, nothing is written, and the outcome contains the reason.
 
     Raises:

@@ -85,7 +85,7 @@ def _read(source: SourceFiles) -> SourceTrajectory:
         after = _image(source, line)
         if after is not None and before == after:
             # Two actions in the same second have the same screenshot file, which shows the screen
-            # after the second action.
+            # after the later action.
             before = None
             trajectory.left_out["screenshots that were replaced within the same second"] += 1
         acts = actions.read(line["action"])

@@ -164,7 +164,8 @@ def _video_of(source: SourceFiles, frames: Sequence[_Message]) -> Path:
 def _taken(frames: Sequence[_Message]) -> dict[float, float]:
     """Maps the times of frames in the video (seconds) to capture times (epoch milliseconds).
 
-    Both times ascend: frames that were not captured later than the previous frame are left out.
+    Frames are left out if their time in the video is unknown or already in the mapping, or if they
+    were not captured later than the previous frame in the mapping.
     """
     taken: dict[float, float] = {}
     latest = 0.0

@@ -89,7 +89,7 @@ class CodeReader:
     at: SourcePoint | None = None
     _acts: list[SourceAct] = field(default_factory=list)
     _held: list[str] = field(default_factory=list)
-    # Whether no action has followed the press of the last key in `_held`.
+    # True while no action has followed the press of the last key in `_held`.
     _held_alone: bool = False
     # Position and button of a press that has no release yet; None if no button is pressed.
     _down: tuple[SourcePoint | None, str] | None = None

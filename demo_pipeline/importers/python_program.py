@@ -54,8 +54,8 @@ class PythonProgram:
     def calls(self) -> Iterator[ast.Call]:
         """Yields the calls in order of execution.
 
-        While a call is the latest that was yielded, `value` reads the variables as they are when
-        the program executes this call.
+        Evaluate the arguments of a call with `value` before you request the next call, because
+        later statements may change the variables.
 
         Raises:
             UnreadCodeError: the program contains a statement that is not allowed, or executes too

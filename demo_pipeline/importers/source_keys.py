@@ -66,9 +66,9 @@ _PYNPUT_NAMES = {
     "capslock": "caps_lock",
 }
 
-# Names in the log for X11's keysyms that have no name in pynput (numbers of keysymdef.h). The key 5
-# of the keypad is 0xFF9D (KP_Begin) even with Num Lock on, because pynput requests keysyms without
-# Num Lock.
+# Maps X11's keysyms (numbers of keysymdef.h) that have no name in pynput to names in the log. The
+# key 5 of the keypad is 0xFF9D (KP_Begin) even with Num Lock on, because pynput requests keysyms
+# without Num Lock.
 _KEYSYMS = {
     0xFE03: "AltGr",
     0xFE20: "Tab",

@@ -186,7 +186,7 @@ def scroll(at: SourcePoint | None, across: float, down: float) -> SourceAct | No
         down: notches downwards; negative values mean up.
 
     Returns:
-        The scroll; None if both distances are less than half a notch.
+        The scroll; None if both distances are at most half a notch.
     """
     if abs(down) >= abs(across):
         notches = down

@@ -71,8 +71,9 @@ class Problem:
     def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
         """Creates a problem from the result of `as_dict`.
 
-        Unknown keys are ignored, so that results of other versions are accepted. A missing or
-        invalid value becomes an empty text, None for a number, or `error` for the severity.
+        Unknown keys are ignored, so that results of other versions are accepted. If a value is
+        missing or invalid, a text becomes empty, a number becomes None, and the severity becomes
+        `error`.
 
         Args:
             demonstration: id of the demonstration. If None, the id in `values` is used.

@@ -121,8 +121,8 @@ class Detectors:
     def without_overlap(self, spans: Iterable[PrivateSpan]) -> list[PrivateSpan]:
         """Returns the spans in order, with one span for each group of overlapping spans.
 
-        If the settings remove only one of the kinds of two overlapping spans, the span of this kind
-        is kept. Otherwise, the longer span is kept, and extended to cover the other one.
+        If the settings remove the kind of only one of two overlapping spans, this span is kept
+        unchanged. Otherwise, the longer span is kept, and extended to cover the other one.
         """
         merged: list[PrivateSpan] = []
         for span in sorted(spans, key=attrgetter("start", "end")):

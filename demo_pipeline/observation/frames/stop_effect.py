@@ -94,8 +94,8 @@ class StopEffect:
     def result(self) -> bool:
         """Whether the action stopped the recorder, which leaves the screen unchanged.
 
-        Returns False for a click that no frame follows. A video with a variable frame rate has no
-        frames after the last change of the screen, even if the recording went on.
+        Returns False for a click that no frame follows. The recording may have gone on: a video
+        with a variable frame rate has no frames after the last change of the screen.
         """
         if self._changed or not self._may_be_stop:
             return False

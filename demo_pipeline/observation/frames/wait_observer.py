@@ -119,7 +119,11 @@ class _IntervalRecord:
             self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS)
 
     def changes(self) -> IntervalChanges | None:
-        """Returns the changes; None if a frame from before or after the interval is missing."""
+        """Returns the changes of the interval.
+
+        Returns None if no frame was seen or, for an interval without a `place`, if no frame between
+        `limit` and `end` was seen.
+        """
         first = self._first
         last = self._last
         if first is None or last is None:
@@ -150,7 +154,7 @@ class _IntervalRecord:
         )
 
     def late(self) -> Sequence[tuple[float, Cells]]:
-        """Returns the changes after the first action's own effect, each with its time.
+        """Returns the changes (with times) after the direct effect of the interval's first action.
 
         Slight changes right before the second action, such as the blink of a text cursor, are left
         out.
@@ -231,7 +235,8 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether the pause with this action index may be a wait.
 
-        Returns None until all frames of the interval were seen. False is final, True is not.
+        Returns None until all frames of the interval were seen. False is final, but a pause with
+        True may still turn out not to be a wait.
         """
         return self._verdicts.get(pause, False)
 

@@ -119,8 +119,9 @@ class IntervalChanges:
     def filled(self, cells: Cells) -> Cells:
         """Returns the area in which an action on the content of `cells` can take place.
 
-        For a pointer, this includes the gaps between lines and columns. For keys, it is the full
-        height of the screen, because the cells show only the width of the window.
+        For a pointer, this includes the gaps between lines and columns. For keys, it reaches from
+        the first to the last column of the cells, over the full height of the screen, because the
+        cells show only the width of the window.
         """
         if self.interval.place is None:
             return columns_of(cells)
@@ -154,7 +155,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
 
 def may_be_wait(changes: IntervalChanges) -> bool:
-    """Whether the changes after the first action's own effect are more than noise."""
+    """Whether more than noise changed after the direct effect of the interval's first action."""
     return is_notable(union((cells for _, cells in changes.late), changes.place))
 
 
@@ -377,7 +378,7 @@ CellCounts = np.ndarray[Any, np.dtype[np.int32]]  # (2, rows, columns)
 
 
 class RestlessCells:
-    """Finds the cells that move by themselves, because they often change without cause.
+    """Finds the cells that move by themselves. Such cells often change without cause.
 
     A cell changes *as an answer* if the change belongs to the screen's answer to an action. It
     changes *without cause* if the change comes long after an action, and the next action is
@@ -391,7 +392,8 @@ class RestlessCells:
         """Counts the changes in an interval.
 
         Args:
-            late: the changes after the first action's own effect, each with its time.
+            late: the changes after the direct effect of the interval's first action, each with its
+                time.
             changes: all changes of the interval; None if the place of the second action is unknown.
         """
         if not late:

@@ -21,7 +21,8 @@ CORNER_SAMPLES = 3  # samples that are ignored at each end of a border, because 
 # part was 0.83 to 1.00 for the window in front, and up to 0.71 for the window behind.
 FRONT_SHARE = 0.8  # minimum share for the window in front
 FRONT_LEAD = 0.25  # minimum difference between the shares of the two windows
-# Maximum share for a window that is in the tree but not on the screen. Measured: up to 0.48.
+# Maximum visible share of the border of a window that is in the tree but not on the screen.
+# Measured: up to 0.48.
 GHOST_SHARE = 0.5
 
 

@@ -28,9 +28,9 @@ def is_covered_at(
 ) -> bool:
     """Returns whether an unlisted window may cover a window near a point.
 
-    The window may be covered if its side straight above, below, left or right of the point is
-    invisible. Sides at the edge of the screenshot, or behind another listed window, are ignored.
-    Positions are in canvas pixels.
+    The window may be covered if at least one of its sides is invisible straight above, below, left
+    or right of the point. Sides at the edge of the screenshot, or behind another listed window,
+    are ignored. Positions are in canvas pixels.
 
     Args:
         others: boxes of the other windows of the tree.

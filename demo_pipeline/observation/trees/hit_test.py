@@ -326,7 +326,7 @@ def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
 
 
 def _is_in_hidden_bar(tree: StepTree, position: int) -> bool:
-    """Returns whether a node is a menu title in an invisible menu bar, which has no area.
+    """Returns whether a node is a menu title in a menu bar that is invisible (it has no area).
 
     LibreOffice lists its own menu bar even where the desktop draws another menu bar instead.
     """

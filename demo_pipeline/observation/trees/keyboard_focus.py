@@ -254,8 +254,8 @@ class KeyboardFocus:
     ) -> FoundTarget:
         """Returns the field in which typed text appeared.
 
-        If only the window of the focused element shows the text, the focused element stays the
-        target.
+        If this field is unknown, but the text appeared in the window of the focused element, the
+        focused element stays the target, unless its role never shows typed text.
 
         Args:
             end_ms: when the typing ended, epoch milliseconds.

@@ -34,8 +34,8 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.recording.logged_scans import LoggedScan
 
 METHODS = ("hit_test", "focused", "last_click", "typed", "tab", "picture", "none")
-# A tree agrees in part with the screenshot if less than half of its named elements changed. In the
-# measured cases, 0 to 0.45 of them changed while a page loaded, and 0.56 in other cases.
+# A tree agrees in part with the screenshot if less than half of its named elements changed.
+# Measured: 0 to 0.45 of them changed while a page loaded, and 0.56 on other screens.
 WAITED_SHARE = 0.5
 # A change of content is near a press if it is within this distance, in units of event space. A
 # distance of 64 overlooks some changes.

@@ -356,7 +356,7 @@ class StepTree:
         )
 
     def name_at(self, position: int) -> str:
-        """Returns the name of a node; if it is empty, the description; if that is empty, the value.
+        """Returns the first of a node's name, description and value that is not blank.
 
         The value is used only for the roles in `_NAMED_BY_VALUE`, because other values may be
         secret. The value of a label with children is not used, because the children have the same

@@ -72,9 +72,9 @@ def places_of_text(tree: StepTree, places: Sequence[ChangedBox]) -> Sequence[Cha
 
 
 def text_fields(tree: StepTree) -> tuple[set[int], set[int]]:
-    """Returns two sets of tree positions: all nodes around text fields, and the innermost fields.
+    """Returns two sets of tree positions: the ancestors of text fields, and the innermost fields.
 
-    Table cells that can have the focus count as innermost text fields.
+    Table cells that can have the focus and contain no text field count as innermost fields.
     """
     fields = {node for node, role in enumerate(tree.roles) if role in TEXT_ROLES}
     around_fields: set[int] = set()

@@ -57,8 +57,8 @@ FOCUS_RIM_PX = 8  # width of a focus ring around a field
 # A text input that covers more than this share of the screen is large. A menu may open inside it.
 LARGE_INPUT_SHARE = 0.05
 POPUP_PX = 48  # minimum width and height of a menu; text cursors and a few letters are smaller
-# A change covers a label only if their overlap is at least half as high as the smaller of the two.
-# Neighbouring lines overlap less.
+# A change covers a label only if the height of their overlap is at least half the smaller of their
+# two heights. Neighbouring lines overlap less.
 COVERED_SHARE = 0.5
 # A change covers a label only if the overlap is at least this wide. Neighbours overlap less.
 COVERED_PX = 6

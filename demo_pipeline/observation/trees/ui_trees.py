@@ -435,8 +435,8 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
 MAX_UNKNOWN_SHARE = 0.01  # maximum share of nodes whose role is not in roles.json
 # Maximum number of reported problems, because a log may have thousands of bad scans.
 MAX_NAMED_SCANS = 20
-# Minimum share of scans in which the recorder's hit test at the pointer agrees with ours. The share
-# is low, because recorders are sometimes wrong.
+# Minimum share of scans in which the recorder's hit test at the pointer agrees with ours. This
+# minimum is low, because recorders are sometimes wrong.
 MIN_CURSOR_SHARE = 0.5
 MIN_CURSOR_SCANS = 4  # with fewer scans to compare, `check_cursor` reports nothing
 
@@ -502,7 +502,7 @@ def _is_target(node: TreeNode, row: TreeRow) -> bool:
 
 
 def check_scans_usable(folder: Path) -> list[Problem]:
-    """Reports scans of actions that are empty, damaged, or contradicted by recorders' hit tests."""
+    """Reports current scans that are empty, damaged, or contradicted by recorders' hit tests."""
     scans = {row["scan_event"]: row for row in read_tree_rows(folder) if row["scan_event"]}
     problems: list[Problem] = []
     for line, row in sorted(scans.items()):

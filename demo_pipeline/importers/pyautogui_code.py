@@ -264,7 +264,7 @@ class CodeReader:
             self._act(type_text(text))
 
     def _press(self, key: str, presses: int) -> None:
-        """Adds presses of a key with the held keys; Enter after typed text becomes a line break."""
+        """Adds presses of a key with the held keys; Enter alone adds line breaks to typed text."""
         if key == "enter" and not self._held and self._goes_on():
             self._text("\n" * presses)
         else:

@@ -147,7 +147,7 @@ def _recorded_display(
         displays: the displays in the metadata. If there are none, a display with the size of the
             video is assumed.
         video: width and height of the video, pixels.
-        presses: positions of all clicks and scrolls.
+        presses: positions of all clicks, drags and scrolls.
     """
     if not displays:
         return 0.0, 0.0, float(video[0]), float(video[1])

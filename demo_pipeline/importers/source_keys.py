@@ -191,7 +191,7 @@ class DeadKeys:
     """
 
     platform: str
-    _accent: str = ""  # the accent of the last key if that key was dead, else empty
+    _accent: str = ""  # the accent if the last key (ignoring modifiers) was dead, else empty
     _unknown: set[str] = field(default_factory=set)  # held keys whose character is unknown
 
     def pressed(self, data: dict[str, Any], accent: str = "") -> dict[str, Any]:

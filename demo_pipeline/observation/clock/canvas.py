@@ -267,7 +267,8 @@ class RecordedScreen:
         """Returns the event scale of a video that does not show the pointer.
 
         A scale of `candidates` fits if it puts nearly all logged positions of the pointer inside
-        the video. The first of these rules that applies decides:
+        the video. Without logged positions, the likeliest candidate is used. Otherwise the first of
+        these rules that applies decides:
 
         1. The documented scale is used if it fits, or if no candidate fits.
         2. Without a documented scale, 1 is used if it fits and event space is not in points.

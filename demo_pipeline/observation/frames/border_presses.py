@@ -108,8 +108,8 @@ class BorderPresses:
         """Returns the indexes of actions that may have been done on another display.
 
         These actions are at a border of the screen, and the pointer left the video before them. If
-        the computer has another display, an action at a border is also returned if no frame shows
-        where the pointer was. Call this method after the last frame.
+        the computer has another display, a suspected action at a border is also returned if no
+        frame shows where the pointer was. Call this method after the last frame.
         """
         may_be_elsewhere = self._several_displays or self._has_press_outside()
         indexes = []
@@ -137,7 +137,8 @@ class BorderPresses:
 
         Each frame of the test shows the pointer either before it comes near the place, or at the
         place, even if the clock is off by its whole uncertainty. Returns None if there are no such
-        frames, or if the place is not on the border.
+        frames, if the place is not on the border, or if the event scale was not measured from the
+        pointer in the video.
 
         Args:
             place: place of the press or the release, event space.

@@ -147,7 +147,10 @@ class ModifierTracker:
             self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """Turns modifiers that were held together into a tap if none of them modified anything."""
+        """Turns modifiers that were held together into a tap if none of them modified anything.
+
+        Modifiers that were held for more than `TAP_MAX_MS` become no tap.
+        """
         chord = self._chord
         self._chord = []
         unused = [held for held in chord if not held.gestures]

@@ -123,7 +123,7 @@ def _factors(sizes: Mapping[str, Counter[int]]) -> dict[str, int]:
 
     `sizes` is the result of `_group_sizes`. The factor of key presses is used only if key releases
     were logged several times too, because a stalled recorder gives all auto-repeats the same time.
-    If there are too few releases, the other kinds of events decide.
+    If the releases give no factor, all events other than key presses decide.
     """
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
     other_sizes: Counter[int] = Counter()
@@ -212,13 +212,13 @@ BORDER_RUN = "border_run"  # flag for an action after motion along the border of
 # 18 % if the border of a single screen stopped the pointer 5 pixels before the target.
 _MOVED_MS = 60
 _MOVED_UNITS = 10.0
-_REST_MS = 100  # the pointer rested if more time passed between two of its logged positions
+_REST_MS = 100  # the pointer rested if more than 100 ms passed between two logged positions
 
 
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     """Returns the lines of presses, releases and wheel events that follow motion along a border.
 
-    The borders are the largest x and y of the log, and 0 for a coordinate that is never negative.
+    Borders are at the largest x and y of the log, and at 0 for a coordinate that is never negative.
 
     Args:
         inputs: inputs in time order, after `fill_positions`.
@@ -255,9 +255,9 @@ def _lines_after_runs(placed: Sequence[Input], axis: int, border: float) -> Iter
 
 
 def _positions_until_moved(run: Sequence[Input], axis: int) -> int:
-    """Returns the index of the first input at which the pointer has moved far or long enough.
+    """Returns the index of the first input at which motion reaches `_MOVED_MS` or `_MOVED_UNITS`.
 
-    Returns the length of `run` if the pointer never moved enough.
+    Returns the length of `run` if it reaches neither.
 
     Args:
         run: consecutive inputs on the border.

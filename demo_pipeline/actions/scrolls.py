@@ -33,7 +33,8 @@ FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel sp
 # If the deltas of a scroll add up to more than 30, they count 120ths of a notch. Few scrolls have
 # more than 30 notches.
 MANY_NOTCHES = 30
-# With fewer than three scrolls in a recording, the unit of the wheel is uncertain.
+# With fewer than three scrolls in a recording, the unit of a scroll is uncertain. Exception: the
+# deltas of the recording count 120ths of a notch, and all deltas of the scroll are multiples of 120.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact
@@ -61,7 +62,7 @@ class _WheelRule:
     """Unit and sign of the wheel deltas of a scroll.
 
     Attributes:
-        unit: unit of the logged deltas, either 120ths of a notch, notches, or pixels.
+        unit: unit of the logged deltas: 120ths of a notch, notches or pixels.
         positive: the direction in which a positive delta scrolls.
         method: source of `positive`, either `override` (a setting) or `unit_signature` (the unit).
         per_notch: number of logged units in a notch.
@@ -510,7 +511,8 @@ def _bursts(
 
     A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
     move of the pointer. Breaks shorter than `pause_ms` do not end a burst of less than half a
-    notch, which is too small for an action.
+    notch, which is too small for an action. If there is no break, the momentum of a touchpad always
+    continues the burst.
 
     Args:
         reasons: maps line numbers of events to the reason why the event belongs to no action.

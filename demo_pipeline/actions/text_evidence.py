@@ -363,7 +363,7 @@ class TextReader:
     def _is_settled(self, action: Action) -> bool:
         """Returns whether a text proves the layout.
 
-        It does if a scan confirms the text and none of its keys is unknown.
+        A text proves the layout if a scan confirms the text and none of its keys is unknown.
         """
         is_complete = _UNKNOWN_FLAGS.isdisjoint(action.flags)
         return is_complete and self._witness.confirming_scan(action) is not None

@@ -40,8 +40,8 @@ class Endpoint:
         key: API key, sent as a bearer token if it is not empty.
         attempts: maximum number of attempts for a request.
         timeout: number of seconds within which the whole answer must arrive.
-        pause: maximum number of seconds between the first and the second attempt. The maximum
-            doubles with each attempt.
+        pause: maximum number of seconds between the first and the second attempt, unless the server
+            asks for a longer wait. The maximum doubles with each attempt, up to `_LONGEST_PAUSE`.
         sleep: function that waits for a number of seconds. Tests replace it.
     """
 

@@ -393,12 +393,11 @@ class _Run:
 
 
 def _holds(question: Callable[..., bool], *arguments: object) -> bool:
-    """Returns the result of the function `question`, or False after an error.
+    """Returns the result of `question`, a function that checks whether a build can be skipped.
 
-    The function checks whether a build can be skipped.
-
-    After an error, the build runs and reports which file cannot be read. An error that shows a
-    defect of the pipeline is printed here, because the build does not always raise it again.
+    Returns False after an error, so that the build runs and reports which file cannot be read. An
+    error that shows a defect of the pipeline is printed here, because the build does not always
+    raise it again.
     """
     from demo_pipeline.runs.failures import is_defect, warning_words
 

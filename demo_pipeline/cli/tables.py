@@ -217,7 +217,7 @@ def _demonstration_table(results: Sequence[DemonstrationResult]) -> Table:
 
 
 def _unrecorded_success(result: DemonstrationResult) -> str:
-    """Returns a sentence if the outcome is due to a missing `status` or `reason`, else ""."""
+    """Returns a sentence if a missing `status` or `reason` prevents the outcome `done`, else ""."""
     outcome = result.summary.get("outcome")
     message = result.summary.get("error_message") or ""
     missing = []

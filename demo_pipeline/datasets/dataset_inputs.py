@@ -61,7 +61,8 @@ class DatasetInputs(Inputs):
     Attributes:
         committed: the trajectories. Empty for a stage that does not depend on the stage `records`.
         views: SQL views over all outputs of the store. Empty for a stage that needs no views.
-        published: maps output names to current versions. Empty for a stage with a single output.
+        published: maps the names of the stage's outputs to their current versions. Empty for a
+            stage that can have only one output.
         code_version: code version of the stage.
         exports: the state of every training export, for a stage that is built after all exports.
     """

@@ -128,8 +128,8 @@ class _Placement:
     def _read(self, source: DatasetTrajectory, *, keeps_split: bool) -> KnownDemonstration:
         """Returns the demonstration's new entry in the memory, before its split is assigned.
 
-        If the task is unchanged, the entry keeps the group from the last build. With `keeps_split`,
-        it also keeps the split.
+        If the task is unchanged, the entry keeps the group from the last build and, with
+        `keeps_split`, also the split.
         """
         try:
             task = head_of(source).split_groups[0]

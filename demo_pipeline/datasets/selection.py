@@ -516,10 +516,12 @@ def _reason_by_grade(head: Head, settings: DatasetSettings) -> str:
 def _reason_by_outcome(head: Head, settings: DatasetSettings) -> str:
     """Returns the reason to leave out a trajectory because of its outcome, its task or its grade.
 
-    Returns "" if there is no such reason. A `status` in meta.json other than `completed` counts as
-    aborted, whatever `reason` in meta.json says. A trajectory without success and without a status
-    is treated like an aborted one, but the returned reason is `unknown_outcome`. A trajectory
-    without success and without steps counts as failed.
+    Returns "" if there is no such reason. The outcome of a trajectory without success is:
+
+    - failed, if it has no steps or if `status` in meta.json is `completed`,
+    - unknown, if it has steps but no `status`. Such a trajectory is treated like an aborted one,
+      but the returned reason is `unknown_outcome`.
+    - aborted in all other cases, whatever `reason` in meta.json says.
     """
     outcome = "failed"
     if head.steps:

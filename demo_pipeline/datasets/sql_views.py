@@ -115,8 +115,8 @@ def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | N
 
     Args:
         root: path of the store's root, or empty if the script is run in the store's root.
-        present: names of the views whose files exist, or None if all exist. Views without files
-            become comments, because DuckDB would reject them.
+        present: names of the views whose files exist, or None if all exist. The other views become
+            comments, because DuckDB would reject views without files.
     """
     prefix = f"{root.rstrip('/')}/" if root else ""
     lines = ["-- Views over the store's Parquet files.\n"]

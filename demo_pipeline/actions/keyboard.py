@@ -495,7 +495,8 @@ class KeyboardReader:
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
         """Returns the character of a key press, or None if the key types nothing.
 
-        The result is empty if the character is unknown, or if the key is a dead key.
+        The result is empty if the character is unknown, or if the recorder logged a dead key. For a
+        dead key of the layout, the result is the accent.
         """
         altgr = "altgr" in held or self._is_logged_altgr(key, item, held)
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}

@@ -33,8 +33,8 @@ FEW_NOTCHES = 10  # deltas that count notches are below 10, even if the wheel sp
 # If the deltas of a scroll add up to more than 30, they count 120ths of a notch. Few scrolls have
 # more than 30 notches.
 MANY_NOTCHES = 30
-# With fewer than three scrolls in a recording, the unit of a scroll is uncertain. Exception: the
-# deltas of the recording count 120ths of a notch, and all deltas of the scroll are multiples of 120.
+# With fewer than three scrolls in a recording, the unit of a scroll is uncertain. Exception: deltas
+# are 120ths of a notch in this recording, and all deltas of the scroll are multiples of 120.
 MIN_UNIT_SCROLLS = 3
 MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
 _DECIMALS = 6  # decimals to which notches are rounded, because sums of fractions are not exact

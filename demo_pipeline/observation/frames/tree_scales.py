@@ -27,7 +27,8 @@ INK_LEVELS = 48  # brightness levels (0 to 255); minimum contrast of the content
 CUT_LEVELS = 24
 CUT_SHARE = 0.06  # maximum share of a fitting box's edges that cuts through content
 # Minimum share of boxes that fit the screen if the scale is correct. Correct scales had shares of
-# 0.48 to 1.00, wrong scales at most 0.47.
+# 0.48 to 1.00, wrong scales at most 0.47. The limit keeps a distance from the wrong scales, and
+# rejects the lowest correct share.
 FIT_SHARE = 0.5
 # If less than 35 % of the unscaled boxes fit the screen, the tree is probably in other units than
 # the pointer. In trees with other units, the share was at most 0.34.

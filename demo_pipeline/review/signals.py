@@ -44,7 +44,7 @@ STRAIGHT = 0.4
 SHORT_PATH = 200.0  # screen pixels; shorter paths are corrections at the target, not `wandering`
 # Above this number of deletions per 100 typed characters, a step has the signal `corrections`.
 CORRECTED_SHARE = 20.0
-MOST_CORRECTIONS = 3  # minimum number of deletions for the signal `corrections`
+FEWEST_CORRECTIONS = 3  # minimum number of deletions for the signal `corrections`
 # Range of normal typing, in typed and deleted characters per second. Typing steps outside this
 # range have the signal `pace`. The fastest typists in the world reach 18.
 PACE = (0.7, 25.0)
@@ -98,7 +98,7 @@ STEP_SIGNALS = (
     Signal(
         "corrections",
         1.0,
-        f"at least {MOST_CORRECTIONS} deletions, and over {CORRECTED_SHARE:g} per 100 characters",
+        f"at least {FEWEST_CORRECTIONS} deletions, and over {CORRECTED_SHARE:g} per 100 characters",
     ),
     Signal(
         "pace",
@@ -411,7 +411,7 @@ def _typing(facts: Facts, step: StepFacts, values: dict[str, Any]) -> Iterator[s
     characters = len(step.action.text or "")
     seconds = (step.action.end_ms - step.action.press_ms) / 1000
     values |= {"characters": characters, "deletions": deletions}
-    if deletions >= MOST_CORRECTIONS and 100 * deletions > CORRECTED_SHARE * max(1, characters):
+    if deletions >= FEWEST_CORRECTIONS and 100 * deletions > CORRECTED_SHARE * max(1, characters):
         yield "corrections"
     if characters >= PACED_CHARACTERS and seconds > 0:
         values["characters_per_second"] = (characters + deletions) / seconds

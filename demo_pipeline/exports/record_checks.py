@@ -477,10 +477,7 @@ class _FileReader:
 
 
 def table_problems(
-    lines: Path,
-    table: Path,
-    columns: Callable[[Any], Mapping[str, Any]],
-    plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
+    lines: Path, table: Path, columns: Callable[[Any], Mapping[str, Any]]
 ) -> Iterator[Problem]:
     """Yields the differences between a table and a JSON Lines file.
 
@@ -490,7 +487,6 @@ def table_problems(
         lines: a JSON Lines file; its own problems are not reported here.
         table: a Parquet file.
         columns: returns the values that the table row for a line must have, by column name.
-        plain: converts a table row to the values that are compared with the result of `columns`.
     """
     file = table.name
     reported = 0
@@ -513,7 +509,7 @@ def table_problems(
             expected = columns(line[1])
         except (LookupError, TypeError, AttributeError):  # an invalid line, reported elsewhere
             continue
-        values = plain(row[1])
+        values = row[1]
         differing = [name for name in expected if values.get(name) != expected[name]]
         if differing:
             reported += 1

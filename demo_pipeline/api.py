@@ -194,8 +194,8 @@ class LoadedTrajectory:
             after_s: number of seconds of video after the end of the action.
 
         Raises:
-            StorageError: the trajectory has no such step, or the video is neither in the store nor
-                in the uploads.
+            StorageError: the trajectory has no such step, the video is neither in the store nor in
+                the uploads, or the video does not contain the step.
         """
         row = _step_of(self, step_index).provenance
         video = self._find_video()

@@ -1,8 +1,8 @@
 """Stores annotations as `annotations/<demonstration>/<key>.json`.
 
-A document contains one answer of a model or one imported line, and never changes. The key of a
-model's answer is a hash of the judged content, the model and the prompt. If the key exists, the
-question is not asked again.
+A document contains annotations from one answer of a model, one imported line or one rule, and never
+changes. The key of a model's answer is a hash of the judged content, the model and the prompt. If
+the key exists, the question is not asked again.
 """
 
 import logging
@@ -46,7 +46,7 @@ _LOG = logging.getLogger(__package__)
 
 
 class AnnotationDocument(Document):
-    """A stored answer of a model, or a stored line of an import.
+    """Stored annotations from an answer of a model, a line of an import, or a rule.
 
     Attributes:
         step: as `step_index` in `Annotation`.

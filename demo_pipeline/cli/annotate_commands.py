@@ -111,9 +111,10 @@ def _ask_server(
     dry_run: bool,
     yes: bool,
 ) -> bool:
-    """Asks a server and stores its answers. Returns whether all questions were answered.
+    """Asks a server and stores its answers.
 
-    If `dry_run` is set, only the number of requests is printed.
+    Returns whether there were no problems and the server answered all questions. If `dry_run` is
+    set, the function only prints the estimate and returns True.
     """
     from demo_pipeline.annotations.annotate import annotate_all
 

@@ -87,7 +87,7 @@ def _chosen_ids(
 ) -> Sequence[str]:
     """Returns the ids on the command line, or the ids of the person's demonstrations.
 
-    Ends the command if there are no ids.
+    Ends the command if ids or options are not usable, or if no demonstration matches.
     """
     from demo_pipeline.store.names import is_safe_id
 

@@ -180,7 +180,11 @@ def compare_index(
 
 
 def _check_charts(out: Path) -> Iterator[Problem]:
-    """Yields a problem for each missing chart, and for each chart that the card does not show."""
+    """Checks the files of the card and its charts.
+
+    Yields a problem for each file that is missing or empty, and for each chart that the card does
+    not show.
+    """
     for name in missing_card_files(out):
         yield _problem(name, "is missing or empty")
     plots = out / CHARTS_FOLDER
@@ -213,7 +217,7 @@ def _expected(
 
     Args:
         tally: counts all trajectories, including unreadable ones.
-        steps: compares the steps of one trajectory at a time, to limit the memory.
+        steps: gets the provenance of one trajectory at a time, to limit the memory.
     """
     for source in sorted_by_id(trajectories):
         try:

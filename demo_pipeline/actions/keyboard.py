@@ -149,7 +149,7 @@ class ModifierTracker:
     def _close_chord(self, time: int) -> None:
         """Turns modifiers that were held together into a tap if none of them modified anything.
 
-        Modifiers that were held for more than `TAP_MAX_MS` become no tap.
+        They become no tap if more than `TAP_MAX_MS` pass from the first press to the last release.
         """
         chord = self._chord
         self._chord = []

@@ -218,7 +218,8 @@ _REST_MS = 100  # the pointer rested if more than 100 ms passed between two logg
 def after_border_runs(inputs: Sequence[Input]) -> set[int]:
     """Returns the lines of presses, releases and wheel events that follow motion along a border.
 
-    Borders are at the largest x and y of the log, and at 0 for a coordinate that is never negative.
+    Borders are at the largest x and y of the log, unless these are negative, and at 0 for a
+    coordinate that is never negative.
 
     Args:
         inputs: inputs in time order, after `fill_positions`.

@@ -509,10 +509,10 @@ def _bursts(
 ) -> list[_Burst]:
     """Divides the wheel events of a recording into bursts.
 
-    A burst ends after a break of `scroll_gap_ms`, another gesture, a change of the modifiers, or a
-    move of the pointer. Breaks shorter than `pause_ms` do not end a burst of less than half a
-    notch, which is too small for an action. If there is no break, the momentum of a touchpad always
-    continues the burst.
+    A burst ends after a break longer than `scroll_gap_ms`, another gesture, a change of the
+    modifiers, or a move of the pointer. Breaks shorter than `pause_ms` do not end a burst of less
+    than half a notch, which is too small for an action. If there is no break, the momentum of a
+    touchpad always continues the burst.
 
     Args:
         reasons: maps line numbers of events to the reason why the event belongs to no action.

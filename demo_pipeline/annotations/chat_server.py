@@ -41,7 +41,8 @@ class Endpoint:
         attempts: maximum number of attempts for a request.
         timeout: number of seconds within which the whole answer must arrive.
         pause: maximum number of seconds between the first and the second attempt, unless the server
-            asks for a longer wait. The maximum doubles with each attempt, up to `_LONGEST_PAUSE`.
+            asks for a longer wait. The maximum doubles with each attempt. No wait is longer than
+            `_LONGEST_PAUSE`.
         sleep: function that waits for a number of seconds. Tests replace it.
     """
 

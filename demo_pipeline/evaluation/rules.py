@@ -131,7 +131,8 @@ def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
 def bench_truth(step: TrueStep) -> list[BenchAction]:
     """Converts the person's action to AgentNetBench's actions.
 
-    If the first action has a position and the target is known, this action gets the target's box.
+    If the first action is scored by its position (see `_PLACED`) and the target is known, this
+    action gets the target's box.
     """
     actions = bench_answer(step.answer, step.size)
     if step.box is None or not actions or actions[0].name.lower() not in _PLACED:

@@ -417,8 +417,9 @@ def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
     or all text below it if there is no code fence. Without the heading, the code is the text in the
     last code fence, or the whole answer if there is no code fence.
 
-    A scroll without a position, a drag without a start, and a pointer move become `ForeignAction`
-    objects.
+    A scroll without a position and a drag without a start use the position of the pointer move
+    directly before them. Without such a move, they become `ForeignAction` objects. So does a
+    pointer move that belongs to no click, drag or scroll.
 
     Raises:
         AnswerFormatError: the answer has no code, or its code is not valid.

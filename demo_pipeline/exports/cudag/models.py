@@ -140,8 +140,8 @@ def tested_place(action: StepAction, row: ProvenanceRow, size: Pair) -> TestedPl
     """Returns the position to test for a click on a button, check box or similar element.
 
     The position is the element's centre, as in tests of CUDAG's own generators. Returns
-    None for other actions and elements, for clicks outside the target, and for targets whose
-    centre is outside the image.
+    None for other actions and elements, for clicks outside the target, and for targets whose box
+    is unknown or whose centre is outside the image.
 
     Args:
         size: width and height of the image, pixels.

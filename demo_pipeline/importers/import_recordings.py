@@ -118,7 +118,8 @@ def import_recording(
 ) -> ImportOutcome:
     """Writes a recording as an upload folder.
 
-    Nothing is written if the same source files were already imported with the same stated facts.
+    Nothing is written if the same source files were already imported with the same stated facts, in
+    the current version of the written files.
     If the recording cannot be read, nothing is written, and the outcome contains the reason.
 
     Raises:

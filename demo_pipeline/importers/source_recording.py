@@ -38,8 +38,8 @@ class VideoPart(NamedTuple):
 
     Attributes:
         begins_s: time in the whole video at which this file begins, seconds.
-        times_s: maps the times of frames in the file to their capture times, which count from the
-            first capture. Both are in seconds and ascending. Empty unless the source logs capture
+        times_s: maps the times of frames in the file to their capture times, which ascend and
+            count from the first capture. Both are in seconds. Empty unless the source logs capture
             times.
     """
 

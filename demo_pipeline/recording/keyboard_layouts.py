@@ -252,8 +252,9 @@ def accented(accent: str, char: str, platform: str) -> str:
     """Returns the text that is typed by a dead key followed by another key.
 
     The text is a letter with an accent, the accent alone if the other key is Space, or the accent
-    followed by the character. On Linux, pressing a dead key twice types the accent alone, too.
-    In two other cases, the text is unknown on Linux, and the result is empty:
+    followed by the character. On Linux, a dead key that is followed by Space or pressed twice types
+    its accent, or the character in `_SPACING_ON_LINUX` or `_TWICE_ON_LINUX` instead. In two other
+    cases, the text is unknown on Linux, and the result is empty:
 
     - The accent and the character do not combine. The text then depends on the GUI toolkit.
     - An apostrophe precedes a c. The text then depends on the locale.

@@ -276,8 +276,8 @@ class ClockSearch:
     def _begin(self, documented: Clock, events: Floats) -> float:
         """Returns the video time at which a search for events starts, seconds.
 
-        This is the last key frame before the earliest video time that the first event can have, or
-        before the last `STRETCH_S` of the video if they begin earlier.
+        This is the last key frame at or before the earliest video time that the first event can
+        have, or at or before the start of the last `STRETCH_S` of the video if they begin earlier.
         """
         first = float(self.video.times[0])
         last = float(self.video.times[-1])

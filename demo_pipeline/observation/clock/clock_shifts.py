@@ -75,8 +75,9 @@ def find_shifts(
 ) -> Clock:
     """Returns the clock with a shift for each step.
 
-    The result has the largest uncertainty of the clocks before and after the steps. A step back to
-    an earlier offset reuses the shift that was measured for this offset.
+    The result has the largest uncertainty of the clocks before and after the steps. If `clock`
+    comes only from meta.json, its own uncertainty is used only if no later clock is found. A step
+    back to an earlier offset reuses the shift that was measured for this offset.
 
     If `clock` comes only from meta.json, and the video shows the events after a step, these
     events define the clock. The video times of the events before the first step are then unknown.

@@ -88,8 +88,9 @@ class FrameFallback:
         """Chooses the nearest frame before the limit of a request.
 
         If the video starts after the limit but before the press, its first frame is chosen. The
-        choice has no frame if the press is too long after the last frame of the video, or if the
-        nearest frame is black or did not decode. `latest` is the newest candidate.
+        choice has no frame if the press is before the first frame of the video or too long after
+        its last frame, or if the nearest frame is black or did not decode. `latest` is the newest
+        candidate.
         """
         times = self._video.times
         number = number_at(times, request.limit)

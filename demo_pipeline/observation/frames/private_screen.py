@@ -189,7 +189,7 @@ class PrivateScreen:
         """Returns the initial state of a lock chord, before its frames are decoded.
 
         If programs may use the chord for something else on this platform, a change of the screen
-        after the next action does not count as the lock screen.
+        after the next action other than a pause does not count as the lock screen.
         """
         pressed_s = self._clock.video_time(chord.press_ms)
         released_s = self._clock.video_time(chord.end_ms)

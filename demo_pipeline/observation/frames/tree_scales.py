@@ -107,9 +107,9 @@ class TreeScales:
     """Decides the scale of each scan: the factor that maps its boxes to the units of input events.
 
     A scale other than 1 is accepted if it fits two successive scans; otherwise the scale is
-    unknown. If no scale fits a scan, the scale is unknown, too, unless a window has the same box
-    as in the last scan that fitted without scaling; the scale is then 1. A scan that was not tested
-    gets the scale of the last tested scan before it, or 1 if there is none.
+    unknown. If `fitting_scale` returns None for a scan, the scale is unknown, too, unless a window
+    has the same box as in the last scan that fitted without scaling; the scale is then 1. A scan
+    that was not tested gets the scale of the last tested scan before it, or 1 if there is none.
 
     Attributes:
         fits: maps the log line of each tested scan to the result of `fitting_scale`.

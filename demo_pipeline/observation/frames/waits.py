@@ -119,9 +119,9 @@ class IntervalChanges:
     def filled(self, cells: Cells) -> Cells:
         """Returns the area in which an action on the content of `cells` can take place.
 
-        For a pointer, this includes the gaps between lines and columns. For keys, it reaches from
-        the first to the last column of the cells, over the full height of the screen, because the
-        cells show only the width of the window.
+        If the interval has a `place`, this includes the gaps between lines and columns. Without a
+        `place`, as for keys, it reaches from the first to the last column of the cells, over the
+        full height of the screen, because the cells show only the width of the window.
         """
         if self.interval.place is None:
             return columns_of(cells)

@@ -74,14 +74,14 @@ def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> li
     For each kind of event, the number of copies is derived from the number of equal events within
     `window_ms`.
 
-    Within this time, a second press of a button without a release in between is always a copy, and
-    so is a second release without a press in between, because no person is that fast. A second
+    Within `window_ms`, a second press of a button without a release in between is always a copy,
+    and so is a second release without a press in between, because no person is that fast. A second
     press of a key may also be an auto-repeat. It counts as a copy only if key releases were logged
     twice as well, either in the whole recording or at the end of this press.
 
     Args:
         inputs: inputs in time order.
-        repairs: records the dropped lines and the factors.
+        repairs: records the dropped lines and the numbers of copies.
         window_ms: longest time between an event and its copy, milliseconds.
     """
     factors = _factors(_group_sizes(inputs, window_ms))

@@ -356,7 +356,7 @@ class TextReader:
         return Keyboards(tuple(stretches), best_locks)
 
     def _best_score(self, layouts: Sequence[str], locks: Locks) -> int:
-        """Returns the number of characters that scans confirm with the best layout per stretch."""
+        """Returns how many characters scans confirm if each stretch has its best layout."""
         scores_of_layouts = [self._scores_of(layout, locks) for layout in layouts]
         return sum(map(max, zip(*scores_of_layouts, strict=True)))
 

@@ -82,7 +82,7 @@ def connected_groups(
     parent: dict[str, str] = {}  # a forest (union-find) whose trees are the joined groups
 
     def root(name: str) -> str:
-        """Returns the root of the tree that contains the split group."""
+        """Returns the root of the tree that contains the split group `name`."""
         parent.setdefault(name, name)
         while parent[name] != name:
             parent[name] = parent[parent[name]]

@@ -305,12 +305,12 @@ class _DatasetWriter(DatasetFiles):
             file.writelines(pieces)
 
     def open_text(self, name: str, stack: ExitStack) -> Callable[[bytes], object]:
-        """Opens a file to write bytes."""
+        """Opens a file for encoded text, and returns the function that writes to it."""
         self._make_folder_of(name)
         return stack.enter_context((self.out / name).open("wb")).write
 
     def open_table(self, name: str, table: Table, stack: ExitStack) -> Callable[[Any], object]:
-        """Opens a Parquet file to write rows."""
+        """Opens a Parquet file, and returns the function that writes a row to it."""
         self._make_folder_of(name)
         writer = TableWriter(self.out / name, table.schema, table.rows, table.characters)
         return stack.enter_context(writer).append_row

@@ -139,7 +139,7 @@ def _verify_index(inputs: DatasetInputs, out: Path) -> list[Problem]:
     """Compares the index with its inputs, and checks that its links lead to the right versions.
 
     A trajectory version may be stored in several equal folders, and a link may lead to any of them.
-    A trajectory with a reviewer's verdict on success is a folder instead of a link.
+    If a reviewer decided whether the task was done, the trajectory is a folder instead of a link.
     """
     committed = inputs.committed
     settings = inputs.settings.datasets

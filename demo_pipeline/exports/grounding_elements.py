@@ -357,7 +357,7 @@ class _Chooser:
         self._rivals = list[int]()  # positions of the visible elements with a name
         # Maps normalised name and role to the number of rivals with both.
         self._names = Counter[tuple[str, str]]()
-        # Maps each normalised text to the number of rivals that it may name.
+        # Maps each normalised text to the number of rivals that could be meant by it.
         self._texts = Counter[str]()
         for position, node in enumerate(screen.nodes):
             is_named = self._keys[position] and position not in self._parts

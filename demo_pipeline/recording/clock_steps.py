@@ -1,8 +1,8 @@
 """Finds the lines at which the recorder's clock was set, and corrects the times after them.
 
-A recorder writes lines in the order of the events. A line whose time is much earlier than the times
-before it was therefore written late from an input hook's buffer, or the clock was set back. A time
-far beyond the end of the video shows that the clock was set forward.
+A recorder writes lines in the order of the events. If the time of a line is much earlier than the
+times of earlier lines, the line was written late from an input hook's buffer, or the clock was set
+back. A time far beyond the end of the video shows that the clock was set forward.
 
 The log does not show how much time really passed at a clock step. This module assumes the shortest
 plausible time, which observation/clock later corrects by the video.

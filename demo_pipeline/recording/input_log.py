@@ -296,7 +296,7 @@ class _TimeUnit:
     milliseconds: float
 
     def to_ms(self, value: float) -> float:
-        """Converts a time in this unit to milliseconds without rounding, at most `_FAR`."""
+        """Converts a time in this unit to milliseconds without rounding; limits it to ±`_FAR`."""
         value = _cut(value)
         if self.milliseconds < 1:
             return value / round(1 / self.milliseconds)

@@ -185,7 +185,7 @@ def probe_video(path: Path) -> tuple[VideoProbe, list[Problem]]:
 
 
 def describe_video(path: Path) -> VideoProbe:
-    """Probes a video that `probe_video` has already accepted, without decoding its end."""
+    """Probes a video that `probe_video` has already accepted. Does not decode its end again."""
     with open_video(path) as (container, stream):
         return _described(path, read_packets(path), next(container.decode(stream)))
 

@@ -243,7 +243,7 @@ class Subject:
         return {WHOLE: sha256(repr(sorted(self.steps.items())).encode()).hexdigest()}
 
     def is_same(self, decision: Decision) -> bool:
-        """Returns whether this version contains everything that the decision judged, unchanged."""
+        """Returns whether everything that the decision judged is unchanged in this version."""
         if not steps_of(decision.value) <= self.steps.keys():
             return False
         return decision.trajectory == self.version or decision.judged == self.judged(decision)

@@ -255,9 +255,9 @@ def _share_files(staging: Staging, committed: CommittedTrajectories, recipe: Rec
 
 
 def _link_trajectories(graph: Graph, staging: Staging, committed: CommittedTrajectories) -> None:
-    """Links every trajectory into the index, unless a reviewer decided whether the task was done.
+    """Links every trajectory into the index, except those whose success a reviewer judged.
 
-    The files of a trajectory with such a decision are copied or hard-linked one by one, because the
+    The files of a judged trajectory are copied or hard-linked one by one, because the
     decision changes result.json in the index.
     """
     judged_ids = {

@@ -70,7 +70,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Current:
-    """The state of an output that is up to date, so that a build would not change it."""
+    """The state of an output that is up to date: a build would not change it."""
 
     version: Version
 

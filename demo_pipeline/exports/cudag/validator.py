@@ -121,7 +121,7 @@ class _RecordPlace(NamedTuple):
 
 
 def _digest(content: str | bytes) -> bytes:
-    """Returns a hash of 16 bytes; text may contain lone surrogates, which JSON allows."""
+    """Returns a 16-byte hash of a content. A text may contain lone surrogates, as JSON allows."""
     if isinstance(content, str):
         content = content.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).digest()
@@ -386,7 +386,7 @@ class _Validation:
         """Yields the faults of the split report.
 
         The faults are:
-        - The report does not list a trajectory in the split of its records.
+        - A trajectory with records in a split is not listed for this split in the report.
         - A task group is in two splits.
         - A split with a ratio above 0 has no records, although the report lists task groups.
         """

@@ -316,11 +316,11 @@ _MIN_NATS = 14.0  # minimum ratio of the best lag, nats
 # The ratio of the best lag must be at least 2.5 times the ratio of every rival, because bursts of
 # typing resemble each other.
 _CONTRAST = 2.5
-# The ratio of the best lag must be at least twice the median ratio of the lags beside it, because a
+# The ratio of the best lag must be at least twice the median ratio of the lags near it, because a
 # burst of typing also fits roughly at a close lag.
 _SHARP = 2.0
 _KEY_RIVAL_S = 0.35  # lags more than 0.35 s from the best lag are rivals
-_BESIDE_S = (0.12, 0.3)  # seconds from the best lag; lags in this range are beside it
+_BESIDE_S = (0.12, 0.3)  # lags that differ from the best lag by 0.12 to 0.3 s are near it
 _MIN_ANSWERED = 0.4  # minimum share of the keys that must be followed by a change
 # Seconds from a key to its character on the screen. Measured: 0.00 to 0.04 in most programs, 0.11
 # in an editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
@@ -408,7 +408,7 @@ def echo_lag(
 
 
 def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
-    """Whether the best lag is far better than its rivals, the lags beside it and an average lag.
+    """Whether the best lag is far better than its rivals, the lags near it and an average lag.
 
     Args:
         nats: (lags,), log-likelihood ratios minus the ratio of an average lag.

@@ -27,10 +27,11 @@ from demo_pipeline.recording.key_names import lookup
 
 # Pairs of thresholds for the best lag: its score (nats), and the ratio of its score to that of the
 # best rival. The lag shows the clock if it reaches both thresholds of one pair.
-# Measured: of 73 windows of ten seconds, each searched in its whole recording, 58 showed a clock,
-# all within 0.15 s of the true clock. Of 102 windows searched in the log of another recording, one
-# showed a clock (score 18.8, ratio 4.9), because both had the same movement of the pointer. The
-# largest score of the other 101 was 17.1, with a ratio of 1.4.
+# Measured: 73 windows of ten seconds of video were compared with the whole log of their recording.
+# 58 of them found a clock, all within 0.15 s of the true clock. Another 102 windows were compared
+# with the log of another recording. One of them found a clock (score 18.8, ratio 4.9), because the
+# two recordings had the same movement of the pointer. The largest score of the other 101 windows
+# was 17.1, with a ratio of 1.4.
 _ENOUGH = ((20.0, 2.0), (12.0, 3.0))
 _MIN_INPUTS = 2  # minimum number of input times; a single time fits every change
 # Lags more than 0.4 s from the best lag are rivals, because the screen reacts in less than 0.4 s.
@@ -39,7 +40,7 @@ _LAG_STEP_S = 0.02  # seconds between the lags of the first search
 # The second search tries the lags around the best lag of the first search.
 _FINE_S = 0.3  # seconds on each side
 _FINE_STEP_S = 0.004  # seconds between two lags
-# The clock is in the middle of the lags whose score is at most 3 nats below the best score. A lag
+# The result is the middle of the lags whose score is at most 3 nats below the best score. A lag
 # with 3 nats less is twenty times less likely.
 _PLATEAU_NATS = 3.0
 # Seconds from an input to its reaction in the video. Each value is tried for all inputs together.

@@ -17,7 +17,7 @@ BUSY_CHANGES = 4  # number of changes; fewer may be chance
 
 
 class FinalFrame:
-    """Chooses the first frame in which the screen is still after the effect of the last action.
+    """Chooses the first motionless frame after the effect of the last action.
 
     Small changes in quick succession, such as those of a progress bar, are part of the effect. A
     single small change, such as the blink of a text cursor, is not.

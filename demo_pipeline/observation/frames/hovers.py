@@ -39,7 +39,9 @@ HOVER_S = 1.5  # seconds in which a resting pointer opens content; submenus open
 HOVER_REACH_PX = 240
 HOVER_LARGEST_SHARE = 0.3  # maximum share of the screen that an opened menu or card covers
 REST_MS = 150  # milliseconds; a pointer on its way to another place stops more briefly
-AWAY_PX = 24.0  # video pixels; a nearer pointer covers the pressed content and highlights it
+# Minimum distance in video pixels from a rest of the pointer to the press. A nearer pointer covers
+# and highlights the pressed content.
+AWAY_PX = 24.0
 # Size of the area around a press that is compared, in video pixels:
 PRESSED_PX = 16  # above and below the press; about the height of a menu line
 ROW_PX = 120  # on the left and right of the press; enough to include letters of its line
@@ -208,7 +210,7 @@ def waits_without_hovers(
 def _press_after_rest(
     action: Action, request: FrameRequest, pointer: VideoPointer
 ) -> _Press | None:
-    """Returns the press of an action, with the pointer's rests at other places before the press.
+    """Returns the press of an action, and where the pointer had rested before at other places.
 
     Returns None if the action is not a press, or if the pointer did not rest elsewhere. Within
     `EFFECT_S` after the previous action, rests are ignored.

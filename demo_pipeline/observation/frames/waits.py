@@ -39,7 +39,7 @@ LEAST_S = 1.5
 # Maximum time from the screen's answer to the start of the pointer's movement, seconds. After a
 # longer time, the person was reading, not waiting.
 PAUSE_S = 2.0
-READING_S = 10.0  # seconds; replaces `PAUSE_S` if the screen has certainly answered
+READING_S = 10.0  # seconds; replaces `PAUSE_S` if it is certain that the person waited
 AT_WORK_TIMES = 5  # minimum number of changes of a busy spinner; fewer may be chance
 # Minimum number of cells that an answer has in common with its placeholder, as a share of the
 # larger of the two. Skeleton screens had 0.39 to 0.76, and a fading status line had 0.18.

@@ -103,7 +103,7 @@ def has_same_content(before: Grey, after: Grey, box: Bounds) -> bool:
 
 
 def has_same_background(before: Grey, after: Grey, box: Bounds) -> bool:
-    """Returns whether the background of an element stayed the same, as it does under a new ring."""
+    """Returns whether an element kept its background. A new focus ring does not change it."""
     old = _background(before, box)
     new = _background(after, box)
     return old is not None and new is not None and abs(new - old) <= ALIKE_LEVELS

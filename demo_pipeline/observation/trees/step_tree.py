@@ -109,7 +109,7 @@ def iso_utc(time_ms: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# OSWorld-Desktopd's name for each logged state whose value is true.
+# Maps each logged state to its name in OSWorld-Desktopd, if the value of the state is true.
 _STATES_WHEN_TRUE = {
     "focused": "focused",
     "selected": "selected",

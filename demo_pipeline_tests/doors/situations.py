@@ -133,11 +133,18 @@ def _task_of_osworld(checkout: Checkout) -> Iterator[None]:
     assert (checkout.root / "replayed/agentnet/train.jsonl").is_file()
 
 
+@contextmanager
+def _samples_in_the_inbox(checkout: Checkout) -> Iterator[None]:
+    _put_samples_into_inbox(checkout)
+    yield
+
+
 _SITUATIONS: dict[str, Callable[[Checkout], AbstractContextManager[None]]] = {
     "docs/guides/drop-a-persons-data.md": _recordings_of_a_person,
     "docs/guides/evaluation.md": _model_server,
     "docs/guides/operations.md": _own_bucket_and_services,
     "docs/guides/postgres-and-kubernetes.md": _move_to_bucket_and_postgres,
+    "docs/guides/privacy.md": _samples_in_the_inbox,
     "docs/guides/replaying.md": _task_of_osworld,
     "docs/guides/several-reviewers.md": _shared_store,
 }

@@ -37,6 +37,9 @@ def main(pages: Sequence[str]) -> int:
         lines += [line for line in marked if not line.text.startswith(THIS)]
     suites = [line for line in lines if line.text.startswith(SUITE)]
     lines = [line for line in [*LONG, *lines] if line not in suites[1:]]
+    unknown = set(pages) - {line.page for line in lines}
+    if unknown:
+        sys.exit(f"no line to walk in {', '.join(sorted(unknown))}; name pages such as README.md")
     if pages:
         lines = [line for line in lines if line.page in pages]
     failed = 0
